@@ -4,8 +4,6 @@ It is right for any TIR function TVM's own passes produce, and no more than that
 here, because it is slow.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

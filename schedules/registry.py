@@ -1,7 +1,5 @@
 """Which recipes there are: those of this library, and those that packages offer as entry points `tvm_ext.recipes`."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 

@@ -22,8 +22,6 @@ LLVM is given numbers of registers and takes them as they are, on scheduling mod
 (all of Intel's; tests/schedules/amx/test_tile_products.py reads the machine code).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What convolution and matmul on tile registers share: operands and knobs. What they cost is in amx_cost.py."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

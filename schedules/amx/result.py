@@ -8,8 +8,6 @@ go is computed for all of them at once, in vectors; a number between two rows of
 stands for a pixel of the tile that is real: its value is written twice, and no row has a condition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ Blocks of channels are copied as they lie. Few channels, of rows of numbers, are
 each channel becomes the pixels of these columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all convolution recipes read of a group, and the stage that writes the padding of an image."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Knobs of a blocked reduction, what a configuration costs, and the one of least cost."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -22,8 +22,6 @@ Of narrow numbers (:mod:`..dots.instructions`) a step of the reduction is a word
 of float32.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence

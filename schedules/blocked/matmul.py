@@ -4,8 +4,6 @@ With few rows each weight is used once: such a kernel is as fast as it reads the
 order they are stored, by as many accumulators as hide the latency of a multiply-add.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import types

@@ -9,8 +9,6 @@ The copy is a loop of its own, which the pass `update-states` takes out where th
 then as many bytes are written as are new, whatever the cache holds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -14,8 +14,6 @@ Where there are fewer units than a few for each thread, the keys of each are cut
 joined behind that. What stands in a cache behind the length is read by no sum.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

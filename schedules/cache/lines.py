@@ -1,7 +1,5 @@
 """Prefetches of the cache lines of rows of a cache."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -1,7 +1,5 @@
 """Attention over a cache as a recipe (:mod:`.attention`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@
 Su et al., "RoFormer" (2021).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

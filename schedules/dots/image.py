@@ -8,8 +8,6 @@ The first step is a copy with a mask. The second interleaves rows of one length 
 by shuffles. Where `depth` is the number of channels itself, words run over neighbouring pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

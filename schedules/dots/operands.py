@@ -7,8 +7,6 @@
 where shift[o] is what zero points add to the sums (:mod:`tvm_ext.core.numbers.dot_weight`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@
 The kernel is in attention_kernel.py; here is what it takes, its knobs and what they cost.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -13,8 +13,6 @@ transposed: a is read one value at a time and takes any order; a transposed b is
 Where the length of the sums is known at run time, K is one block, whose loop ends there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 concat(x, y, axis=1)  ->  y[:, 0:4] = x;  y[:, 4:9] = y        NCHW{l}c stays if all but the last operand fill blocks
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

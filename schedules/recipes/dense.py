@@ -16,8 +16,6 @@ results/MACHINE/matmul_levels.md):
 Few rows stream the weights (:mod:`..blocked.matmul`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ A row of x is a pixel of an image of one column (:class:`..steps.window.Window`)
 lie. If K is no whole number of tile rows, x is copied, with zeros behind each row.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

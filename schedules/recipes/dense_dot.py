@@ -7,8 +7,6 @@ It is the kernel of `dense` with words of 4 (int8; 2 without VNNI) or 2 (bfloat1
 16 bits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

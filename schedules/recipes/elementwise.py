@@ -3,8 +3,6 @@
 add(x, y) -> relu -> ...        every input NCHW{l}c if the largest one is, else as ONNX has it
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ layer_norm(x) = (x - mean) / sqrt(variance + eps) * g + b      where the mean is
 rms_norm(x) = x / sqrt(sum(x^2) / n + eps) * g
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ cannot: there rows beyond the axis are its last one again, and columns beyond it
 80 to 110 GB/s within the caches of a Zen 4, as a copy does.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

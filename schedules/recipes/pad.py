@@ -3,8 +3,6 @@
 pad(x, [0, 0, 1, 1])  ->  y[:, 1:5] = x;  y[:, 0:1] = 0;  y[:, 5:6] = 0        NCHW{l}c stays if no channel is padded
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

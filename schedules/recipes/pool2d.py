@@ -7,8 +7,6 @@ already, so nothing changes and no condition is left; for an average it is multi
 run-time extents.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -141,7 +139,7 @@ def _leaves_image(w: Window) -> bool:
     return any((o - 1) * s - p >= size for s, p, _, _, size, o in axes)
 
 
-def _taps(window: Window) -> tuple[te.IterVar, te.IterVar]:
+def _taps(window: Window) -> tuple[tirx.IterVar, tirx.IterVar]:
     ky, kx = window.kernel
     return te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
 

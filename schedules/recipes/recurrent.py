@@ -6,8 +6,6 @@ What a step costs is reading r, which all steps read again and which one thread'
 products and activations from one h to the next, which nothing shortens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

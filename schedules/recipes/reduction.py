@@ -9,8 +9,6 @@ Loops over a reduced axis with a run-time extent end at it. In rows, and in bloc
 reduction starts from in the place of elements behind the extent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@
 The axis is the innermost one: a tensor whose axis is another one is asked for in the layout that has it last.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

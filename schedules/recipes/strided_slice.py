@@ -3,8 +3,6 @@
 strided_slice(x, axes=[1], begin=[16], end=[48])  ->  y = x[:, 16:48]     NCHW{l}c stays if the slice begins a block
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

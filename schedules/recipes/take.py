@@ -5,8 +5,6 @@ take(table[V, H], indices[B, S], axis=0)  ->  for b, s: row = indices[b, s] mod 
 An index is wrapped or clipped first, so that no load leaves the table; a whole row is copied in vectors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

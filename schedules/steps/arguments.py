@@ -5,8 +5,6 @@ x = args.reader(match.data)                         decoded, at physical indices
 return args.kernel(lambda *i: tirx.exp(x(*i)))      the stage "out": the epilogue of that, at all indices
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -5,8 +5,6 @@
                                     hw     3136     1                      16
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

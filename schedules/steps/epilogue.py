@@ -1,7 +1,5 @@
 """The epilogue of a group as a scalar expression at one index: shared by every recipe."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Loops and buffers of kernels that are built with their loops in place (:func:`.arguments.building`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -6,8 +6,6 @@ A box is one block of the kernel, scheduled as an elementwise one. Boxes are phy
 not cut, they are copied block by block and the layout stays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scheduling of kernels in whose bodies the variables of run-time sizes stand freely (:mod:`tvm_ext.core.sizes`)."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -8,8 +8,6 @@
 Each panel is unpacked once a unit; the more rows a unit has, the less that is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ What a row costs is the read of the weight: a core unpacks and multiplies 128 co
 time in which two of them read 64 bytes from memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

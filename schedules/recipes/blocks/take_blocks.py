@@ -5,8 +5,6 @@ tvm_ext.take_blocks(indices[B, S], codes, scales[, points])  ->  for b, s: row =
 The table lies as a matmul by it wants it (a tied embedding is stored once): a row is one lane of its words.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

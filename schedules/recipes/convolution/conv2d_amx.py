@@ -6,8 +6,6 @@ A pixel's block of channels is one row of a tile register, so the layout stays f
 pool. The loops are in amx_kernel.py, what they read in tile_image.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tvm import tirx

@@ -16,8 +16,6 @@ multiply-adds: a copy with the padding in it would cost half of that again. So w
 where an image ends before its buffer does, the padding is written there (:meth:`Conv2dDepthwise.border`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

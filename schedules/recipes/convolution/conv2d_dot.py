@@ -9,8 +9,6 @@ and puts few channels side by side (:mod:`...dots.image`). A row of the kernel i
 in words that cross pixels where these are fewer: of 4, 6 for 7 pixels of 3 channels, not 7.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -11,8 +11,6 @@ That multiplies by zeros, but a vector of four outputs of one group would leave 
 store would be a part of a vector.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

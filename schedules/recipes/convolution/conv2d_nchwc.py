@@ -5,8 +5,6 @@
 Padding is written by the kernel itself into a workspace that its threads share; without padding there is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

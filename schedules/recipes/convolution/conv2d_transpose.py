@@ -13,8 +13,6 @@ No product with the zeros between the input's pixels is computed (Shi et al., "I
 convolutional layer?", 2016). Where s does not divide K, phases with one tap less have a zero weight there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -12,8 +12,6 @@ Rows where two strips meet are computed twice. After Sandler et al., "MobileNetV
 splits the channels of the block for the same end.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

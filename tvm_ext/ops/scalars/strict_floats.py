@@ -12,8 +12,6 @@ Each function here is its operator in IEEE arithmetic, in a form that the simpli
 NaN, makes the plain instruction of it again.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

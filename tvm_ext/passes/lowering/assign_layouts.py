@@ -8,8 +8,6 @@ undone by the next one. A transpose moves nothing: its result is the same memory
 consumers need in the same other layout is transformed once. Constants are packed here, in numpy.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 from typing import Any

@@ -7,8 +7,6 @@ attribute: the generic way lowers it, and the report says which recipe refused i
 was refused (another machine, number of threads or version of its recipe): then the default is taken.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence

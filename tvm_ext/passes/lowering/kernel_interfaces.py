@@ -7,8 +7,6 @@ Compiled kernels check none of it, so one that is called with other memory than 
 legalization, a converter or a schedule gives another type than Relax infers, writes beyond the end of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 LegalizeOps makes a kernel of each operator, FuseOps groups them, and FuseTIR makes one kernel of each group.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -4,8 +4,6 @@ y = call_tir(k, (x, <constant>))   ->   main(x, w0): y = call_tir(k, (x, w0))
 return <constant of no elements>   ->   main(x, w0): return w0        TVM cannot read again what it writes of one
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

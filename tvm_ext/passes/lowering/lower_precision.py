@@ -1,7 +1,5 @@
 """Lower precision: products of narrow floats, summed in float32, and tensors of narrow floats between kernels."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ By :mod:`tvm_ext.schedules.generic`, which only runs outer loops on threads. A r
 of the same memory.
 """
 
-from __future__ import annotations
-
 from tvm.ir import IRModule
 
 from tvm_ext.core.graph.ownership import Role

@@ -1,7 +1,5 @@
 """Two groups of which the second alone reads the first, as one: where a recipe takes it, and it is estimated to pay."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ The program is a constant, and becomes a weight like any other; constants of the
 after simplification, where operators are as the model means them, and before attention and grouping hide matmuls.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

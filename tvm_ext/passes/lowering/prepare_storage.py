@@ -1,7 +1,5 @@
 """Storage prepared for grouping: decodes stand at the readers of stored tensors, encodes where these are made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ A kernel that writes an output finds the memory among its arguments then. What n
 constant, an input, or the same as another one) is returned as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

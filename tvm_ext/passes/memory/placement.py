@@ -9,8 +9,6 @@ held another one, never two in one place, and takes half as much again as lives 
 values of dtypes that numpy cannot lend.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

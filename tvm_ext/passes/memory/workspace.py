@@ -3,8 +3,6 @@
 y = alloc(); k(x, y)   ->   t = alloc(); y = alloc(); k(x, t, y)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules of algebraic simplification for operators that only move data: reshapes, transposes, slices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

@@ -1,7 +1,5 @@
 """Constant factors and shifts around a convolution or matmul go into its weight and its bias."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batch norm after a convolution or matmul: its scale goes into the weight, its shift becomes the bias."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

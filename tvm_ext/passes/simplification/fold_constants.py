@@ -1,7 +1,5 @@
 """Constant folding: what depends on constants alone is computed now, in numpy, never by compiling."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -8,8 +8,6 @@ in residual networks with the stride in the 1x1 convolution, the whole end of th
 under the name StridesOptimization.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

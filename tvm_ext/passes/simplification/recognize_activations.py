@@ -1,7 +1,5 @@
 """Activations that exporters write out, made one operator again: gelu, its tanh form, silu."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

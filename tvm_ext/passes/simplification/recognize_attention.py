@@ -9,8 +9,6 @@ transpose, and undo both behind, so most of these transposes meet another one; w
 same memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Layer normalization that exporters write out, made one operator again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Strength reduction: operators replaced by cheaper ones with the same value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rewriting by rules: a table from operator name to small functions, applied to each binding until none fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Algebraic simplification: operators that change nothing go, chains of alike operators become one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One-dimensional convolutions as two-dimensional ones of height 1, for which there are recipes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

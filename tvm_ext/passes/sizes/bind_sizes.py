@@ -3,8 +3,6 @@
 y = call_tir(k, (x, w))   ->   main(x, sizes): y = call_tir(k, (x, w, sizes))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

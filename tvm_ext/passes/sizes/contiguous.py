@@ -5,8 +5,6 @@
 TVM's sorting functions read an array of a shape and no strides. At the bound, that is the buffer.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Collection

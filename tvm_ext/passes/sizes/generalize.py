@@ -9,8 +9,6 @@ each begins at index 0. So no kernel may know by itself where an element lies: o
 hands it a copy (:mod:`.contiguous`), and one that mixes addresses and elements is not generalized.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

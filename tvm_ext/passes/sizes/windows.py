@@ -3,8 +3,6 @@
 conv2d of H, kernel 3, stride 2, padding 1 and 1   ->   (H + 1) // 2
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

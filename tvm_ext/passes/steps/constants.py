@@ -1,7 +1,5 @@
 """Looking at constants without copying them, and making new ones: shared steps of the simplification passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 with_sizes(f(x, out), [["N", 64], ["N", 80]], sizes)   ->   f(x, sizes, out), with what the pass `cut-loops` reads
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

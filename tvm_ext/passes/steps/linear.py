@@ -1,7 +1,5 @@
 """Convolutions and matmuls with a constant weight as linear maps: scaled on either side, and answering a shift."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

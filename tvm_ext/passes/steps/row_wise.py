@@ -10,8 +10,6 @@ constant that the model computes from its batch size and that is the same for bo
 for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ permute_dims(dequantize(q))        ->   dequantize(permute_dims(q))
 concat(astype(a), astype(b))       ->   astype(concat(a, b))
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -7,8 +7,6 @@
 The instructions take denormal numbers for zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 It is TVM's `default_s_tir_pipeline` without what is for GPUs only, and with passes of this library.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

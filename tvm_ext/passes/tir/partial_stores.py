@@ -9,8 +9,6 @@
 The first form is that of TVM's scatters, the second one of masks, and of this library's TensorScatter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

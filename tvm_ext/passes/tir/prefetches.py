@@ -8,8 +8,6 @@ for r in ...:
     y += p1[f(t, r)]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -10,8 +10,6 @@ compile time. A division takes the time of ten multiplications. Rounded and conv
 instruction less than one after the other, and a number of 8 bits that is read at once need not be one.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

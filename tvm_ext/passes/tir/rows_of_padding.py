@@ -5,8 +5,6 @@ for ri in ...:  # ("pad", 1, 8)                     if max(row) >= 1 and min(row
         y[p] += pad[n, c, row, x] * w                       for p in unroll(7): y[p] += pad[n, c, row, x] * w
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm
