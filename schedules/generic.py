@@ -84,9 +84,7 @@ def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]
     except (KeyError, TypeError):  # known only when it runs
         return False
     static = all(isinstance(sch.get(loop).extent, tirx.IntImm) for loop in loops)
-    spatial = [
-        loop for loop, _ in itertools.takewhile(lambda pair: pair[1] == _SPATIAL, zip(loops, kinds, strict=True))
-    ]
+    spatial = loops[: sum(1 for _ in itertools.takewhile(lambda kind: kind == _SPATIAL, kinds))]
     steps, rows = math.prod(extents), extents[: len(spatial)]
     threads = vector_threads(steps * machine.lanes, machine)  # these loops take one element a step
     parallel = threads > 1 and math.prod(rows) > 1

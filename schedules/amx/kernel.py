@@ -95,9 +95,8 @@ class TileKernel:
         # TVM would make float32 of a buffer of bfloat16 that is no parameter
         bits = "uint16" if dtype == "bfloat16" else dtype
         self._own = self._blocks.alone(image, 4 // self._product.group)
-        self._copy = shown_buffer(
-            "image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits
-        )
+        copies = self._blocks.workers(image) if self._own else 1
+        self._copy = shown_buffer("image", (self._slab.elements * copies,), bits)
         if image.kind == "packed" and self._args.layout(self._data).is_plain:
             self._flat = T.decl_buffer((math.prod(self._data.shape),), bits, data=self._args.buffer(self._data).data)
         if not self._own:

@@ -7,7 +7,7 @@ order they are stored, by as many accumulators as hide the latency of a multiply
 import functools
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -134,10 +134,7 @@ def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
     knobs = blocked.space(problem, machine)
     rows = problem.pixels
     fixed = {"tile_p": rows if rows in knobs["tile_p"] else 1, "parts": 1, "chunk": problem.blocks}
-    points: Iterator[Config] = (
-        {"tile_o": o, **fixed, "threads": t}
-        for o in knobs["tile_o"] for t in knobs["threads"]
-    )  # fmt: skip
-    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
+    points: list[Config] = [{"tile_o": o, **fixed, "threads": t} for o in knobs["tile_o"] for t in knobs["threads"]]
+    legal = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
     best: Config = min(legal, key=lambda p: (blocked.cost(problem, p, machine), -p["tile_o"]))
     return types.MappingProxyType(best)

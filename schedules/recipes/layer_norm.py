@@ -80,9 +80,8 @@ class LayerNorm(Recipe[LayerNormMatch]):
         centered = _centered(match, lead, element)
         sums = _sum("square", match, lead, lambda *i: centered(*i) * centered(*i))
         epsilon = tirx.const(float(match.group.attrs.epsilon), "float32")
-        scale = te.compute(
-            (*lead, 1), lambda *i: tirx.const(1.0, "float32") / tirx.sqrt(sums(*i) * count + epsilon), name="scale"
-        )
+        one = tirx.const(1.0, "float32")
+        scale = te.compute((*lead, 1), lambda *i: one / tirx.sqrt(sums(*i) * count + epsilon), name="scale")
 
         def value(*index: Any) -> Any:
             outer, inner = index[: len(match.lead)] or (0,), index[len(match.lead) :]

@@ -74,10 +74,8 @@ class Recurrent(Recipe[RecurrentMatch]):
         steps = match.steps * sequences
         streams = _streams(match, tile, machine, threads)
         launches = match.steps * match.directions * len(weight.phases) - 1 if tile.by_units else 0
-        return (
-            seconds(steps * (products + elements), streams, machine, threads)
-            + launches * launch_seconds(machine, threads)
-        )  # fmt: skip
+        working = seconds(steps * (products + elements), streams, machine, threads)
+        return working + launches * launch_seconds(machine, threads)
 
     def sharing(self, match: RecurrentMatch, config: Config, machine: Machine) -> Sharing:
         """Blocks of units, or directions and rows of the batch."""

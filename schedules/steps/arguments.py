@@ -34,10 +34,10 @@ class Arguments:
 
     def __init__(self, group: Group, layouts: Layouts, buffers: Sequence[Any] | None = None) -> None:
         self.group, self.layouts = group, layouts
-        self.tensors: Sequence[Any] = (
-            placeholders(group, layouts.params) if buffers is None else [lambda *i, b=b: b[i] for b in buffers]
-        )
         self._buffers = buffers or ()
+        self.tensors: Sequence[Any] = [lambda *i, b=b: b[i] for b in self._buffers]
+        if buffers is None:
+            self.tensors = placeholders(group, layouts.params)
         self._number = {p.var: i for i, p in enumerate(group.params)}
         self.epilogue = Epilogue(group, self.tensors, layouts.params)
 

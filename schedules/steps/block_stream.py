@@ -171,11 +171,8 @@ class BlockStream:
         return min(self._lanes, self._match.says.block & -self._match.says.block)
 
     def _vectors(self, row: Any) -> list[Any]:
-        width = self._width
-        return [
-            row.vload([v * width], f"float32x{width}" if width > 1 else "float32")
-            for v in range(self._match.says.block // width)
-        ]
+        width, kind = self._width, f"float32x{self._width}" if self._width > 1 else "float32"
+        return [row.vload([start], kind) for start in range(0, self._match.says.block, width)]
 
     def _keep(self, row: Any, m: Any, b: Any) -> None:
         total = _reduced(self._vectors(row), self._width, lambda x, y: x + y)
@@ -190,10 +187,8 @@ class BlockStream:
         width, largest = self._width, _LARGEST[self._tile.digits]
         vector = lambda kind: f"{kind}32x{width}" if width > 1 else f"{kind}32"  # noqa: E731
         broadcast: Callable[[Any], Any] = (lambda x: tirx.Broadcast(x, width)) if width > 1 else (lambda x: x)
-        sizes = [
-            tirx.bitwise_and(tirx.reinterpret(vector("int"), x), broadcast(tirx.const(0x7FFFFFFF, "int32")))
-            for x in self._vectors(row)
-        ]
+        magnitude = broadcast(tirx.const(0x7FFFFFFF, "int32"))
+        sizes = [tirx.bitwise_and(tirx.reinterpret(vector("int"), x), magnitude) for x in self._vectors(row)]
         most = T.bind(tirx.reinterpret("float32", _reduced(sizes, width, tirx.max)))
         zero = tirx.const(0, "float32")
         factor = T.bind(tirx.Select(most > zero, tirx.const(largest, "float32") / most, zero))

@@ -69,10 +69,8 @@ class RegionRecipe(Recipe[RegionMatch]):
         """The layout of the largest operand whose blocks no box cuts, or as ONNX has it."""
         params = match.group.params
         largest = sorted(match.sources, key=lambda i: -math.prod(params[i].shape))
-        plain = Layout.plain(len(match.group.shape))
-        result = next(
-            (offered[i] for i in largest if all(_keeps_blocks(b, offered[i], match) for b in match.boxes)), plain
-        )
+        whole = (offered[i] for i in largest if all(_keeps_blocks(b, offered[i], match) for b in match.boxes))
+        result = next(whole, Layout.plain(len(match.group.shape)))
         rest = operand_layouts(params, match.group.shape, result)
         return Layouts(tuple(result if i in match.sources else rest[i] for i in range(len(params))), result)
 

@@ -99,9 +99,8 @@ def decoder(
 
     def decode(value: Any, place: Callable[[], Sequence[Any]]) -> Any:
         for call in param.decode:
-            rest = (
-                [parameter(call, a, place()) for a in call.args[1:]] if of(op_name(call)).per_axis else _scalars(call)
-            )
+            along = of(op_name(call)).per_axis
+            rest = [parameter(call, a, place()) for a in call.args[1:]] if along else _scalars(call)
             value = scalar_call(call, [value, *rest])
         return value
 

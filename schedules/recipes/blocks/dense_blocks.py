@@ -62,9 +62,8 @@ class DenseBlocks(MatmulRecipe[DenseBlocksMatch]):
             return packed
         rows, depth = math.prod(packed.data.shape[:-1]), packed.blocks * packed.says.block
         inner = math.gcd(depth, 16)
-        problem = blocked.Problem(
-            1, packed.outputs, rows, rows, depth // inner, (1, 1), inner, machine.lanes, weights_in="l2"
-        )
+        sizes = 1, packed.outputs, rows, rows, depth // inner, (1, 1), inner, machine.lanes
+        problem = blocked.Problem(*sizes, weights_in="l2")
         return DenseBlocksMatch(group, packed.data, packed.codes, problem, packed)
 
     def default(self, match: DenseBlocksMatch, machine: Machine) -> Config:

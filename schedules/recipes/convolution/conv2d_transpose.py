@@ -157,10 +157,7 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
             return Miss(f"groups={w.groups}: this recipe has no grouped transposed convolution")
         if any(math.gcd(s, d) > 1 for s, d in zip(w.strides, w.dilation, strict=True)):
             return Miss(f"strides {w.strides} and dilation {w.dilation} have a common divisor")
-        y, x = (
-            Phases(*sizes)
-            for sizes in zip(w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image, strict=True)
-        )
+        y, x = map(Phases, w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image)
         inner, batch = math.gcd(w.channels, machine.lanes), w.images * y.stride * x.stride
         problem = blocked.Problem(
             batch, w.outputs, y.rows * x.rows, x.rows, w.channels // inner, (y.taps, x.taps), inner, machine.lanes,

@@ -114,9 +114,8 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
         if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
             return math.inf
         tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
-        unit = reached * -(-width // tp) * tile + to * strip * depthwise_cycles(
-            match.depthwise, config["window_p"], machine
-        )
+        window = depthwise_cycles(match.depthwise, config["window_p"], machine)
+        unit = reached * -(-width // tp) * tile + to * strip * window
         units = n * (h // strip) * (blocks // to)
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
@@ -148,11 +147,8 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
     @staticmethod
     def _reads(match: ExpandMatch, layout: Layout) -> bool:
         """Blocks of any width that holds whole steps of the reduction."""
-        return (
-            layout.block is not None
-            and layout == Layout.blocked(4, layout.block[1])
-            and not layout.block[1] % match.inner
-        )
+        lanes = layout.block[1] if layout.block else 0
+        return lanes > 0 and layout == Layout.blocked(4, lanes) and lanes % match.inner == 0
 
     def compute(self, match: ExpandMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args = Arguments(match.group, layouts)
@@ -212,11 +208,11 @@ def _expanded(match: ExpandMatch, config: Config, of: Mapping[Any, Any]) -> te.T
 
     tile = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="tile")
     epilogue = _epilogue(match.expand.group, of)
-    return te.compute(
-        (n, blocks, h, w, lanes),
-        lambda b, c, y, x, j: epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j)),
-        name="mid",
-    )
+
+    def value(b: Any, c: Any, y: Any, x: Any, j: Any) -> Any:
+        return epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j))
+
+    return te.compute((n, blocks, h, w, lanes), value, name="mid")
 
 
 def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:

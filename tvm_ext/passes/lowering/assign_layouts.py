@@ -197,10 +197,8 @@ class _Assigner:
     def _kernel(self, binding: relax.VarBinding, plan: Plan, layouts: Layouts) -> GlobalVar:
         group = binding.value.op.name_hint
         if (group, layouts) not in self._kernels:
-            schedule = functools.partial(
-                plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
-            )
-            name = group.removeprefix("fused_")
+            name, machine = group.removeprefix("fused_"), self._ctx.machine
+            schedule = functools.partial(plan.recipe.schedule, match=plan.match, config=plan.config, machine=machine)
             record = (plan.record.session or "of no session") if plan.record else ""
             kernel = Kernel(
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,

@@ -79,9 +79,8 @@ def _differences(call: Any, kernel: tirx.PrimFunc) -> Iterator[str]:
         held = _dims(ty.shape.values)
         needed = _dims(getattr(param.ty, "shape", ()))
         if len(held) == len(needed):
-            needed = [
-                sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in zip(needed, held, strict=True)
-            ]
+            pairs = zip(needed, held, strict=True)
+            needed = [sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in pairs]
         if held != needed or str(ty.dtype) != str(param.ty.dtype):
             role = "reads" if number < len(operands) else "writes"
             yield f"{role} its buffer {param.name!r} as {param.ty.dtype}{needed}; its caller holds {ty.dtype}{held}"

@@ -124,9 +124,7 @@ def _reordered(mod: IRModule, partition: Partition) -> IRModule:
     if not partition.planned:
         return mod
     main, rank = mod["main"], {name: index for index, name in enumerate(partition.order)}
-    blocks = [
-        type(block)(sorted(block.bindings, key=lambda binding: rank[binding.var.name])) for block in main.body.blocks
-    ]
+    blocks = [type(block)(sorted(block.bindings, key=lambda b: rank[b.var.name])) for block in main.body.blocks]
     return with_main(mod, with_body(main, relax.SeqExpr(blocks, main.body.body)))
 
 

@@ -99,11 +99,10 @@ def _of_constant(call: Call, site: Site) -> Any:
         return site.rw.skip(f"stays {dtype_of(call.args[0])}: {why}")
     if any(view_of(a) is None for a in call.args) or not dtype_of(call.args[0]).strip("u").startswith("int"):
         return None
-    site.rw.fire(
-        f"dequantize of a constant {dtype_of(call.args[0])} that no kernel of integers reads: a float constant"
-    )
     value, scale, zero = (np.asarray(view_of(a)) for a in call.args)
-    return constant(dequantized(value, scale, zero, int(call.attrs.axis)))
+    floats = constant(dequantized(value, scale, zero, int(call.attrs.axis)))
+    dtype = dtype_of(call.args[0])
+    return site.replaced(floats, f"dequantize of a constant {dtype} that no kernel of integers reads: a float constant")
 
 
 def _read_as_stored(var: relax.Var, call: Call, site: Site) -> str:

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
-from ...core.graph.nodes import nodes_of
+from ...core.graph.nodes import nodes_of, substituted
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_body, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.spec import View
@@ -83,9 +82,7 @@ def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[
             offsets[binding.var] = offsets[source]
             place(binding.var, offsets[source])
     blocks = [relax.BindingBlock([b for b in block.bindings if b.var not in memory]) for block in function.body.blocks]
-    body = tvm_ffi.structural_map(
-        relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: memory.get(var, var))
-    )
+    body = substituted(relax.SeqExpr(blocks, function.body.body), memory)
     return with_body(function, body, [*function.params, *params.values()]), arena, tuple(params)
 
 

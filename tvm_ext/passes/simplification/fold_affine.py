@@ -118,10 +118,8 @@ def _shift_before(call: Call, site: Site) -> Any:
     moved = None if product is None else _with_scaled_inputs(linear, product[1], product[0], [found.args[0]], site)
     site.rw.fire(f"a shift taken through the {linear.name} into its bias")
     plain = Call(call.op, [found.args[0], call.args[1]], call.attrs, call.ty_args)
-    axis, dtype = linear.outputs[0], dtype_of(site.var)
-    return relax.op.add(
-        site.rw.emit(plain if moved is None else moved), channel_constant(answer, linear.rank, axis, dtype)
-    )
+    bias = channel_constant(answer, linear.rank, linear.outputs[0], dtype_of(site.var))
+    return relax.op.add(site.rw.emit(plain if moved is None else moved), bias)
 
 
 _Product = tuple[Any, np.ndarray]

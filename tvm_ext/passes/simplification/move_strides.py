@@ -112,10 +112,8 @@ class _Mover:
             return operand
         left = self._steps.get(operand, _ALL) if operand in self._sparse else _ALL
         size = (shape_of(call) or ())[-2:]
-        more = [
-            1 if axis - 2 < -len(shape) or shape[axis - 2] != size[axis] else step[axis] // left[axis]
-            for axis in (0, 1)
-        ]
+        own = (0, *shape)[-2:]  # no rows of a vector
+        more = [step[axis] // left[axis] if own[axis] == size[axis] else 1 for axis in (0, 1)]
         operand = self._sparse.get(operand, operand) if isinstance(operand, relax.Var) else operand
         return operand if more == [1, 1] else self._every(operand, (more[0], more[1]))
 

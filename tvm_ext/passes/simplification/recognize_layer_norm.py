@@ -183,8 +183,4 @@ def _with(norm: Call, gamma: np.ndarray, beta: np.ndarray, what: str, call: Call
     return Call(norm.op, [norm.args[0], *weights], norm.attrs, norm.ty_args)
 
 
-_RULES = {
-    "relax.divide": (_divided,),
-    "relax.multiply": (_multiplied, _weighted),
-    "relax.add": (_shifted,),
-}
+_RULES = {"relax.divide": (_divided,), "relax.multiply": (_multiplied, _weighted), "relax.add": (_shifted,)}

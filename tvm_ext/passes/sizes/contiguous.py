@@ -10,9 +10,10 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
+
+from ...core.graph.nodes import substituted
 
 
 def with_contiguous(function: tirx.PrimFunc, places: Collection[int], results: int) -> tirx.PrimFunc:
@@ -24,7 +25,7 @@ def with_contiguous(function: tirx.PrimFunc, places: Collection[int], results: i
         results: how many of the last parameters are results.
     """
     rows = {function.params[place]: _rows(function.params[place]) for place in places}
-    body = tvm_ffi.structural_map(function.body, (tirx.Var, lambda var: rows.get(var, var)))
+    body = substituted(function.body, rows)
     first = len(function.params) - results
     before = [_copied(function.params[p], rows[function.params[p]], into=True) for p in places if p < first]
     after = [_copied(function.params[p], rows[function.params[p]], into=False) for p in places if p >= first]

@@ -107,9 +107,8 @@ def generalize(
     if places and results is None:
         raise NotAlike(f"{functions[0].params[places[0]].name} is handed to a function; say which are results")
     if places and results is not None:
-        return generalize(
-            [with_contiguous(function, places, results) for function in functions], solver, results, offsets
-        )
+        copied = [with_contiguous(function, places, results) for function in functions]
+        return generalize(copied, solver, results, offsets)
     expressions = {
         place: _expression(row, solver, near)
         for place, row in enumerate(rows)

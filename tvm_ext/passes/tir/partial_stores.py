@@ -19,7 +19,7 @@ from tvm.ir import Call, Op, Var
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 
-from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of
+from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of, substituted
 from ...core.group import RECIPE
 from ...core.sizes import EXTENTS, extents_of
 
@@ -41,9 +41,8 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
     """
     old, out = kernel.params[data], kernel.params[-1]
     if copy := next(_copies(kernel.body, old, out), None):
-        body = tvm_ffi.structural_map(
-            kernel.body, (tirx.For, lambda loop: tirx.Evaluate(0) if loop.same_as(copy) else loop), order="pre"
-        )
+        without = (tirx.For, lambda loop: tirx.Evaluate(0) if loop.same_as(copy) else loop)
+        body = tvm_ffi.structural_map(kernel.body, without, order="pre")
     else:
         body = _guarded(kernel, old, out)
     if body is None or mentions(body, old):
@@ -103,15 +102,9 @@ def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     choice = _choice(store.value) if isinstance(store, tirx.BufferStore) and store.buffer.same_as(out) else None
     if choice is None or not _is_elementwise(blocks[0], store) or not _is_closed(store, blocks[0], kernel):
         return None
-    loops = {
-        one.var: one.var if int(one.dom.extent) > 1 else tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars
-    }
-
-    def at(expr: Any) -> Any:
-        return tvm_ffi.structural_map(expr, (Var, lambda var: loops.get(var, var)))
-
-    condition, new, kept = map(at, choice)
-    indices = [at(index) for index in store.indices]
+    fixed = {one.var: tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars if int(one.dom.extent) <= 1}
+    condition, new, kept = (substituted(expr, fixed) for expr in choice)
+    indices = [substituted(index, fixed) for index in store.indices]
     if _loads(new, old, indices):
         condition, new, kept = tirx.Not(condition), kept, new
     axes = [one for one in blocks[0].iter_vars if int(one.dom.extent) > 1]
@@ -154,12 +147,8 @@ def _nest(axes: list[Any], body: Any, vector: bool = False) -> Any:
             dtype = axis.var.ty.dtype
             first, lane = (tirx.Var(f"{axis.var.name}_{end}", dtype) for end in ("first", "lane"))
             value = first * tirx.IntImm(dtype, lanes) + lane
-            body = tvm_ffi.structural_map(
-                body, (Var, lambda var, axis=axis, value=value: value if var.same_as(axis.var) else var)
-            )
-            body = tirx.For(
-                first, 0, extent // lanes, tirx.ForKind.SERIAL, tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, body)
-            )
+            vectors = tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, substituted(body, {axis.var: value}))
+            body = tirx.For(first, 0, extent // lanes, tirx.ForKind.SERIAL, vectors)
         else:
             body = tirx.For(axis.var, 0, extent, tirx.ForKind.SERIAL, body)
         vector = False
