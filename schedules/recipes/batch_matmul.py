@@ -112,10 +112,9 @@ class BatchMatmul(MatmulRecipe[BatchMatch]):
         return super().cost(match, config, machine) * (1.3 if scattered and units.tiles_p > 1 else 1.0)
 
     def layouts(self, match: BatchMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
-        return Layouts(
-            tuple(self._layout(match, config, p, o) for p, o in zip(match.group.params, offered, strict=True)),
-            Layout.plain(len(match.group.shape)),
-        )
+        pairs = zip(match.group.params, offered, strict=True)
+        params = tuple(self._layout(match, config, param, own) for param, own in pairs)
+        return Layouts(params, Layout.plain(len(match.group.shape)))
 
     def _layout(self, match: BatchMatch, config: Config, param: Param, offered: Layout) -> Layout:
         """What an operand is read as: anything in order of axes, but a b that is not packed needs its columns last."""

@@ -101,10 +101,8 @@ class BlockStream:
         shape = (self._rows, self._padded)
         self._steps = own_buffer("steps", (self._rows, self._match.blocks), "float32")
         self._totals = own_buffer("totals", (self._rows, self._match.blocks), "float32")
-        self._numbers = [
-            own_buffer(name, shape, "int8" if self._tile.digits else "float32")
-            for name in ("high", "low")[: max(self._tile.digits, 1)]
-        ]
+        names, kind = ("high", "low")[: max(self._tile.digits, 1)], "int8" if self._tile.digits else "float32"
+        self._numbers = [own_buffer(name, shape, kind) for name in names]
         row = own_buffer("row", (self._match.says.block,), "float32")
         with T.serial(self._rows) as m:
             factor = self._norm_factor(m)

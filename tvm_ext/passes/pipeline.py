@@ -240,9 +240,5 @@ def pipeline(offloading: Offloading | None = None) -> Pipeline:
     simplify = [p() for p in SIMPLIFY]
     if offloading is not None:
         simplify.insert(SIMPLIFY.index(RecognizeAttention), Offload(offloading))
-    return Pipeline(
-        (
-            Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", LOWER, owners=True),
-            *PLACING.phases, TO_CODE, TO_VM,
-        )
-    )  # fmt: skip
+    graph = Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", LOWER, owners=True)
+    return Pipeline((*graph, *PLACING.phases, TO_CODE, TO_VM))

@@ -39,11 +39,8 @@ class MoveStrides(Pass):
 
 def steps_read(rw: Rewriter) -> dict[relax.Var, Step]:
     """Variable -> every how manyth of its pixels anything reads, for those that can be computed at these only."""
-    read: dict[relax.Var, Step] = {
-        var: _ALL
-        for var, readers in rw.uses.items()
-        if any(reader is None or not _is_image(reader) for reader in readers)
-    }
+    whole = (var for var, readers in rw.uses.items() if any(r is None or not _is_image(r) for r in readers))
+    read: dict[relax.Var, Step] = dict.fromkeys(whole, _ALL)
     bindings = [(var, value) for var, value in rw.defs.items() if _is_image(var)]
     for var, value in reversed(bindings):
         wanted = read.get(var, _ALL)

@@ -72,10 +72,8 @@ def _is_copy(stmt: Any, old: Any, out: Any) -> bool:
     inner = stmt
     while isinstance(inner, tirx.For):
         inner = inner.body
-    return (
-        isinstance(stmt, tirx.For) and isinstance(inner, tirx.BufferStore) and inner.buffer.same_as(out)
-        and _loads(inner.value, old, inner.indices)
-    )  # fmt: skip
+    stores = isinstance(stmt, tirx.For) and isinstance(inner, tirx.BufferStore) and inner.buffer.same_as(out)
+    return stores and _loads(inner.value, old, inner.indices)
 
 
 def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
@@ -84,10 +82,8 @@ def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
         stored = expr.value.value
         if str(expr.ty.dtype) == str(stored.ty.dtype) in ("float16", "bfloat16"):
             expr = stored
-    return (
-        isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
-        and bool(tvm_ffi.structural_equal(list(expr.indices), list(indices)))
-    )  # fmt: skip
+    loads = isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
+    return loads and bool(tvm_ffi.structural_equal(list(expr.indices), list(indices)))
 
 
 def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
