@@ -66,8 +66,7 @@ class TileKernel:
         assert isinstance(packed, TileWeight)
         self._packed = packed
         self._decoding = Decoding.of(match.group, self._data)
-        registers = Registers(blocks.pixels, 2, image.rows, packed.depth)
-        self._tiles = tiles(self._product, registers)
+        self._tiles = tiles(self._product, Registers(blocks.pixels, 2, image.rows, packed.depth))
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""

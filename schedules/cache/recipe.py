@@ -52,8 +52,7 @@ class CachedAttention(Recipe[CacheMatch]):
         }
 
     def cost(self, match: CacheMatch, config: Config, machine: Machine) -> float:
-        cycles = self._cycles(match, machine) / config["threads"]
-        return seconds(cycles, [], machine, config["threads"])
+        return seconds(self._cycles(match, machine) / config["threads"], [], machine, config["threads"])
 
     def _cycles(self, match: CacheMatch, machine: Machine) -> float:
         batch, steps, heads, width = match.group.shape

@@ -35,8 +35,7 @@ class Concat(RegionRecipe):
             return Miss("operands and result are of several types")
         rank = len(group.shape)
         axis = int(group.attrs.axis or 0) % rank
-        sizes = [p.shape[axis] for p in params]
-        offsets = itertools.accumulate(sizes, initial=0)
+        offsets = itertools.accumulate([p.shape[axis] for p in params], initial=0)
         boxes = tuple(
             Box(source(group.params, p), p.shape, _at(axis, offset, rank), (0,) * rank, (1,) * rank)
             for p, offset in zip(params, offsets, strict=False)

@@ -38,8 +38,7 @@ class DenseAmx(TileRecipe):
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
         window = Window(1, k, n, (rows, 1), (rows, 1))
-        short = k < product.lanes and k % product.group == 0
-        width = k if short else product.lanes
+        width = k if k < product.lanes and k % product.group == 0 else product.lanes
         image = TileImage(window, "direct" if k % width == 0 else "staged", width)
         return TileMatch(group, operands, {image.kind: image})
 

@@ -90,8 +90,7 @@ class LayerNorm(Recipe[LayerNormMatch]):
         return args.kernel(value)
 
     def schedule(self, sch: Schedule, match: LayerNormMatch, config: Config, machine: Machine) -> None:
-        out = sch.get_sblock("out")
-        loops = sch.get_loops(out)
+        loops = sch.get_loops(sch.get_sblock("out"))
         rows, inner = loops[: len(match.lead)], loops[len(match.lead) :]
         column = sch.fuse(*inner) if len(inner) > 1 else inner[0]
         if not rows:

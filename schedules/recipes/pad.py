@@ -29,8 +29,7 @@ class Pad(RegionRecipe):
         if any(w < 0 for w in widths) or 0 in group.shape or 0 in data.shape:
             return Miss("a padding is negative, or a tensor is empty")
         before, rank = tuple(widths[0::2]), len(data.shape)
-        where = source(group.params, data)
-        inside = Box(where, data.shape, before, (0,) * rank, (1,) * rank)
+        inside = Box(source(group.params, data), data.shape, before, (0,) * rank, (1,) * rank)
         boxes = (inside, *_borders(data.shape, before, group.shape))
         value = tirx.const(getattr(attrs.pad_value, "value", attrs.pad_value), group.computed)
         return RegionMatch(group, boxes, value)

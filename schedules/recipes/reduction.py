@@ -246,8 +246,7 @@ def _accumulate(sch: Schedule, block: Any, reduced: Sequence[Any], beside: Seque
     """Vectors side by side that stay in registers while the reduced loops run."""
     sch.reorder(*reduced, *beside, lane)
     unroll_and_vectorize(sch, beside, lane)
-    init = sch.decompose_reduction(block, reduced[0])
-    loops = sch.get_loops(init)[-1 - len(beside) :]
+    loops = sch.get_loops(sch.decompose_reduction(block, reduced[0]))[-1 - len(beside) :]
     unroll_and_vectorize(sch, loops[:-1], loops[-1])
 
 

@@ -281,8 +281,7 @@ class BlockStream:
         if not self._tile.prefetched:
             return {}
         place = self._match.group.params.index(weight.codes)
-        lines = max(1, 4 * self._lanes // LINE_BYTES)
-        return {LINES: [f"p{place}", _AHEAD // 4, lines, 1]}
+        return {LINES: [f"p{place}", _AHEAD // 4, max(1, 4 * self._lanes // LINE_BYTES), 1]}
 
     def _multiply_bytes(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
         bits, ramp = self._match.says.bits, tirx.Ramp(0, 1, self._lanes)

@@ -44,8 +44,7 @@ class LowerPrecision(Pass):
             return PassResult(mod)
         _check_names(mod, ctx)
         products = products_of(mod["main"], ctx) if lowers else ()
-        found = roundings_of(mod, ctx, products)
-        result = _Rounding(Rewriter(mod, ctx), products, found).run()
+        result = _Rounding(Rewriter(mod, ctx), products, roundings_of(mod, ctx, products)).run()
         if lowers:
             ctx.precision = _plan(products, mod, ctx)
         return result

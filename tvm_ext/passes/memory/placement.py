@@ -121,6 +121,5 @@ def _is_kernel(value: Any) -> bool:
 
 
 def _interval(var: relax.Var, name: str, steps: list[int]) -> Interval:
-    bits = tvm.DataType(dtype_of(var)).bits
-    nbytes = math.prod(shape_of(var) or ()) * -(-bits // 8)
+    nbytes = math.prod(shape_of(var) or ()) * -(-tvm.DataType(dtype_of(var)).bits // 8)
     return Interval(name, nbytes, min(steps), max(steps), var.name.startswith(WORKSPACE))

@@ -154,8 +154,7 @@ def _grows(types: list[tuple[tuple[int, ...], str]], operands: list[Any]) -> boo
     size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in types)
     tensors = [t for operand in operands for t in (operand.fields if isinstance(operand, relax.Tuple) else [operand])]
     views = [view for view in map(view_of, tensors) if view is not None]
-    distinct = {view.ctypes.data: view.nbytes for view in views}
-    return outgrows(size, sum(distinct.values()))
+    return outgrows(size, sum({view.ctypes.data: view.nbytes for view in views}.values()))
 
 
 def _value(operand: Any) -> Any:

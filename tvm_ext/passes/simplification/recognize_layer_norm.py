@@ -74,8 +74,7 @@ def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
         return None
     if (why := _refusal(found, shape, dtype_of(x))) is not None:
         return site.rw.skip(why)
-    extents = [shape[a] for a in found.axes]
-    one, zero = (constant(np.full(extents, v, dtype_of(x))) for v in (1, 0))
+    one, zero = (constant(np.full([shape[a] for a in found.axes], v, dtype_of(x))) for v in (1, 0))
     site.take_over(deviation, x)
     site.take_over(variance, x)
     site.rw.fire(f"made one layer_norm over dimensions {list(found.axes)}")

@@ -41,8 +41,7 @@ def _copied(buffer: Any, rows: Any, into: bool) -> Any:
     """The loops that copy all elements of a buffer to where they follow each other, or from there."""
     shape = list(buffer.ty.shape)
     index = [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
-    pairs = zip(index, shape, strict=True)
-    flat, _ = functools.reduce(lambda a, b: (a[0] * b[1] + b[0], b[1]), pairs)
+    flat, _ = functools.reduce(lambda a, b: (a[0] * b[1] + b[0], b[1]), zip(index, shape, strict=True))
     if into:
         body = tirx.BufferStore(rows, tirx.BufferLoad(buffer, index), [flat])
     else:

@@ -39,8 +39,7 @@ def _permuted(call: Call, axis: int, shape: tuple[int, ...]) -> int | None:
 
 
 def _sliced(call: Call, axis: int, shape: tuple[int, ...]) -> int | None:
-    rank = len(shape)
-    touched = {int(a.value) % rank for a in call.args[1].fields}
+    touched = {int(a.value) % len(shape) for a in call.args[1].fields}
     return None if axis in touched else axis
 
 
