@@ -33,14 +33,7 @@ from ...blocked.cost import registers_used, step_cycles
 from ...steps.arguments import Arguments
 from ...steps.epilogue import Epilogue, blocked_layouts
 from ...steps.loops import parallel_units, unroll_and_vectorize
-from .conv2d_depthwise import (
-    Conv2dDepthwise,
-    DepthwiseMatch,
-    beyond_l2,
-    depthwise_cycles,
-    schedule_window,
-    window_sums,
-)
+from .conv2d_depthwise import Conv2dDepthwise, DepthwiseMatch, beyond_l2, depthwise_cycles, schedule_window, window_sums
 from .conv2d_nchwc import Conv2dNCHWc
 
 

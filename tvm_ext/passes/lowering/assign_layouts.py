@@ -17,16 +17,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import (
-    DROP,
-    Rewriter,
-    array_of,
-    bindings_of,
-    dtype_of,
-    op_name,
-    shape_of,
-    static_tensor,
-)
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, array_of, dtype_of, op_name, shape_of, static_tensor
 from tvm_ext.core.group import CONFIG, OPAQUE, RECIPE
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
@@ -87,8 +78,7 @@ class _Assigner:
         self._transforms: dict[tuple[tuple[int, ...], str, Layout, Layout], GlobalVar] = {}
         self._packed: dict[tuple[GenericConst, Layout], GenericConst] = {}
         self._alike: dict[tuple[Layout, tuple[int, ...], str, bytes], list[GenericConst]] = {}
-        aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
-        self._aware = {b.var for b in aware}
+        self._aware = {var for var, value in rewriter.defs.items() if self._plan(value) or self._is_transpose(value)}
 
     def _plan(self, value: Any) -> Plan | None:
         called = isinstance(value, Call) and isinstance(value.op, GlobalVar)
