@@ -238,7 +238,7 @@ class Rewriter:
         self.fired.append(self._event(value, detail))
 
     def skip(self, reason: str, value: relax.Var | str | None = None) -> None:
-        """Report why the current binding (or `value`) was left alone."""
+        """Report why the current binding (or `value`) was left alone. A visitor may return it, for None."""
         self.skipped.append(self._event(value, reason))
 
     # ------------------------------------------------------------ driving
