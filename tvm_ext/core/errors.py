@@ -7,8 +7,6 @@ What others raise (TVM, ONNX, numpy, or a defect of ours) never reaches a caller
 happened to, in one of these classes, with the first line that says something, and chains the original.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import re

@@ -1,20 +1,16 @@
 """What a pass over kernels is: one of TVM's over TIR, with a name that reports, switches and bisections use."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
+from tvm.ir import IRModule
+from tvm.target import Target
 
 from .passes import Event, PassReport
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-    from tvm.target import Target
 
 #: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
 #: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.

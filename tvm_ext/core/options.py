@@ -205,10 +205,8 @@ class CompileOptions:
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         object.__setattr__(self, "machine", None if self.machine is None else str(self.machine))
         if self.machine is not None and self.target is not None:
-            raise OptionError(
-                f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU",
-                fix="give one of both",
-            )
+            wrong = f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU"
+            raise OptionError(wrong, fix="give one of both")
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
         ):
@@ -237,9 +235,8 @@ class CompileOptions:
         names = [f.name for f in fields(cls)]
         for name in given:
             if name not in names:
-                raise OptionError(
-                    f"unknown compile option {name!r}", fix=f"{did_you_mean(name, names)}options: {', '.join(names)}"
-                )
+                fix = f"{did_you_mean(name, names)}options: {', '.join(names)}"
+                raise OptionError(f"unknown compile option {name!r}", fix=fix)
         return cls(**given)
 
     @property

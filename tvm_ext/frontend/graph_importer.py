@@ -26,6 +26,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import TvmExtError, UnsupportedError
 from ..core.graph.relax_graph import dtype_of, shape_of
+from ..core.numbers.storage import Growth
 from .checks.attributes import float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
@@ -49,7 +50,6 @@ from .types import dtype_name
 from .types import type_of as type_of_value
 
 if TYPE_CHECKING:
-    from ..core.numbers.storage import Growth
     from .importer import Imported
 
 

@@ -152,14 +152,11 @@ def _told(region: OffloadedRegion) -> str:
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
     shape, dtype = shape_of(var), dtype_of(var)
     if shape is None or not dtype:
-        raise UnsupportedError(
-            f"{model}: {maker} has a shape that is only known at run time ({var.ty})",
-            fix="fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled",
-        )
+        fix = "fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled"
+        raise UnsupportedError(f"{model}: {maker} has a shape that is only known at run time ({var.ty})", fix=fix)
     if dtype.startswith("float4"):
-        raise UnsupportedError(
-            f"{model}: {maker} has elements of type {dtype}", fix="cast it to a float of 8 bits or more in the model"
-        )
+        fix = "cast it to a float of 8 bits or more in the model"
+        raise UnsupportedError(f"{model}: {maker} has elements of type {dtype}", fix=fix)
     return TensorSpec(stated.name, shape, _narrow(stated) or dtype)
 
 

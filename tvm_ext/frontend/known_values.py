@@ -6,8 +6,6 @@ Converters then see plain constants, whatever way an exporter found to write a s
 shape must be among them: a compiled program has fixed shapes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -282,9 +282,8 @@ def _checked_layout(data: np.ndarray, path: str) -> _Layout:
     layout = _layout(data[-_FOOTER.size :].tobytes(), data.size, path)
     digest = hashlib.sha256(data[:-_DIGEST_BYTES].data).digest()
     if layout is None or digest != data[-_DIGEST_BYTES:].tobytes():
-        raise ArtifactError(
-            f"{path}: altered: its contents do not give the SHA-256 it was written with", fix="copy the file again"
-        )
+        wrong = f"{path}: altered: its contents do not give the SHA-256 it was written with"
+        raise ArtifactError(wrong, fix="copy the file again")
     return layout
 
 

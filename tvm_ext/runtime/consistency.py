@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .expansion import Compact
 from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
-    from .expansion import Compact
     from .spec import Metadata, Program, TensorSpec
 
 #: As numpy 1 has it.

@@ -7,8 +7,6 @@ Both are regions, called as those of back ends are (see `drivers`); the body of 
 library, with its own arena, over the same weights.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -6,8 +6,6 @@ A program lies among the model's weights. When a model is loaded, its driver rea
 function; that function is found by the program's address in each call.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

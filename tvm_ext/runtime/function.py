@@ -1,7 +1,5 @@
 """One compiled function of a loaded model, called with numpy arrays: read and written where they lie if that can be."""
 
-from __future__ import annotations
-
 import functools
 from bisect import bisect_right
 from collections.abc import Sequence

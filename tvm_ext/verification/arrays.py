@@ -1,7 +1,5 @@
 """Named arrays in .npy and .npz files: any ONNX name is a key, and a file appears whole or not at all."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile

@@ -4,8 +4,6 @@ A kernel may write what no value of the model is: a fold moved a scale through i
 that read it answer for its part of the difference too: they are compared with wider chains of nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

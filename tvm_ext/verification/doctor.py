@@ -1,7 +1,5 @@
 """Checks of the installation: versions, linker, machine, environment variables, cache folder, a tiny model."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

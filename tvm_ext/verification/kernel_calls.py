@@ -1,7 +1,5 @@
 """What a compiled program says of itself: its calls of kernels in order, and the ONNX nodes behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

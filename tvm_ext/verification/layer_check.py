@@ -5,8 +5,6 @@ second run every result is replaced, once it has been looked at, by the referenc
 makes of right operands, and the first one that is wrong is the culprit, whatever the ones behind it do.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,10 +100,8 @@ def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) 
     shape = np.shape(inputs.get(spec.name, ()))
     rows = shape[spec.batch_axis] if len(shape) == len(spec.shape) and spec.batch_axis is not None else 0
     if rows not in compiled.batches:
-        raise InputError(
-            f"layers=True looks at one program, and input {spec.name!r} has {rows} rows",
-            fix=f"give one of {', '.join(map(str, compiled.batches))} rows, which have programs of their own",
-        )
+        fix = f"give one of {', '.join(map(str, compiled.batches))} rows, which have programs of their own"
+        raise InputError(f"layers=True looks at one program, and input {spec.name!r} has {rows} rows", fix=fix)
     return int(rows)
 
 

@@ -1,7 +1,5 @@
 """The result of a comparison layer by layer: a row for each value that a kernel wrote, and the first bad one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The magnitude of a value bounds sum |x_i| |w_i| of what made it: then :mod:`.tol
 cancels. Through a chain of operators it is carried on by numbers; where an operand's array is known, its norm is taken.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

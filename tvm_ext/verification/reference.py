@@ -1,7 +1,5 @@
 """The reference: onnxruntime on the same ONNX model."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -84,10 +82,8 @@ def run_intermediates(
     for name in names:
         copy.graph.output.add().name = name
     if copy.ByteSize() > LIMIT:
-        raise UnsupportedError(
-            f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given",
-            fix="compare the outputs only, without layers",
-        )
+        wrong = f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given"
+        raise UnsupportedError(wrong, fix="compare the outputs only, without layers")
     values = _run(onnxruntime_session(copy, threads, optimized=False), inputs)
     tensors = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     return tensors, f"onnxruntime {onnxruntime.__version__}"

@@ -1,7 +1,5 @@
 """verify: a compiled model against onnxruntime on the same inputs, output by output."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -119,10 +117,8 @@ def verify(
 ) -> VerifyReport:
     """Compare a compiled model with onnxruntime; see :func:`tvm_ext.verify`."""
     if model is None and reference is None:
-        raise OptionError(
-            "verify needs something to compare with",
-            fix="give model=, the ONNX file this program was compiled from, or reference=, the expected outputs",
-        )
+        fix = "give model=, the ONNX file this program was compiled from, or reference=, the expected outputs"
+        raise OptionError("verify needs something to compare with", fix=fix)
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
     if sizes is not None and (inputs is not None or reference is not None):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GenericConst
 
 from ...runtime.table import plain_named
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
-
-    from ..plan import Kernel
+from ..plan import Kernel
 
 #: Places besides those of back ends: kernels of this library, and nothing, where no work is left at run time.
 CPU, COMPILE_TIME = "cpu", "compile time"

@@ -3,8 +3,6 @@
 Text stays text, ink follows the colour scheme of the page, and what a pointer rests on says its figures.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import math

@@ -1,7 +1,5 @@
 """The options `shapes`, `dims` and `specialize`, checked."""
 
-from __future__ import annotations
-
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

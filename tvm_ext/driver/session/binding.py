@@ -1,7 +1,5 @@
 """IOBinding: inputs and outputs in memory that the caller names once, and uses again for every call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a session runs: a model of one program, or one with free dimensions and a program a set of input shapes."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -12,8 +12,6 @@ growing length, each shape once, compile nothing; more shapes in turn than there
 and do not compile in circles; and shapes that nobody asks for any more make room.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """InferenceSession: a drop-in for onnxruntime's, over compiled programs."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -130,9 +128,8 @@ class InferenceSession:
             RunError: the program, or onnxruntime, stopped.
         """
         if run_options is not None and type(run_options).__name__ != "RunOptions":
-            raise InputError(
-                f"run_options is {type(run_options).__name__}", fix="give onnxruntime.RunOptions(), or None"
-            )
+            wrong = f"run_options is {type(run_options).__name__}"
+            raise InputError(wrong, fix="give onnxruntime.RunOptions(), or None")
         return self._model.run(self._checked_names(output_names), input_feed, run_options)
 
     def run_with_ort_values(

@@ -1,7 +1,5 @@
 """onnxruntime as the stand-in for programs that are not there."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import weakref

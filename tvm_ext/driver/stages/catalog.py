@@ -4,8 +4,6 @@ onnx -> relax -> grouped -> layout -> scheduled -> (machine code)
                               tir: its kernels      llvm, asm, program
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ...core.errors import OptionError, did_you_mean

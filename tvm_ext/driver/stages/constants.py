@@ -11,17 +11,15 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import GenericConst
 
 from ...core.errors import StageError, did_you_mean
 from .manifest import read_manifest
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
 
 #: Kinds of dtypes that numpy's own file format knows; arrays of others are kept as bytes.
 _NATIVE = "biufc"

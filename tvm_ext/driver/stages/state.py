@@ -1,10 +1,10 @@
 """What a compile has decided by a stage, as plain JSON values, and back."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GenericConst
 
 from ...core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ...core.graph.ownership import Owner, Ownership
@@ -17,9 +17,6 @@ from ...core.plan import Kernel
 from ...core.settings.frozen import FrozenInput
 from ...runtime.plain import read
 from ..lower import new_context
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
 
 
 def options_state(options: CompileOptions) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 What a value out of it means, everybody reads in a way of his own.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Checks a model before it is imported, so that what is wrong is named in the model's own words."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

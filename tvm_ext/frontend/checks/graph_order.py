@@ -1,7 +1,5 @@
 """Checks that a graph holds together: names made once, every value made by somebody, nodes in an order that works."""
 
-from __future__ import annotations
-
 import graphlib
 import heapq
 from collections.abc import Iterable, Iterator
@@ -32,10 +30,8 @@ def check_names(graph: onnx.GraphProto, model: str) -> None:
         makers[name] = maker
     for output in graph.output:
         if output.name not in makers:
-            raise ModelError(
-                f"{model}: no node makes output {output.name!r}; {_known(makers)}",
-                fix="the graph is incomplete: " + _REPAIR,
-            )
+            wrong = f"{model}: no node makes output {output.name!r}; {_known(makers)}"
+            raise ModelError(wrong, fix="the graph is incomplete: " + _REPAIR)
 
 
 def _makers(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,6 @@ Node by node: what ONNX infers of a node may be nonsense (a Resize by NaN gives 
 it is asked about the next node with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -157,9 +155,8 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
         wanted = bound.setdefault(formal.type_str, kind) if formal.is_homogeneous else kind
         if kind not in formal.types or kind != wanted:
             choices = wanted if kind in formal.types else ", ".join(sorted(formal.types)[:8])
-            raise ModelError(
-                f"{model}: {_maker(node)}: input {number}, {name!r}, is {kind}; {choices} is needed", fix=_UNFIT
-            )
+            wrong = f"{model}: {_maker(node)}: input {number}, {name!r}, is {kind}; {choices} is needed"
+            raise ModelError(wrong, fix=_UNFIT)
 
 
 def _outputs(
@@ -248,10 +245,7 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
         kind = known[output.name].tensor_type.elem_type if output.name in known else 0
         if stated and kind and stated != kind:
             both = f"{type_name(stated)} and has {type_name(kind)}"
-            raise ModelError(
-                f"{model}: output {output.name!r} states elements of type {both}",
-                fix=_UNFIT,
-            )
+            raise ModelError(f"{model}: output {output.name!r} states elements of type {both}", fix=_UNFIT)
 
 
 def check_shapes(
@@ -274,7 +268,5 @@ def check_shapes(
         check_size(shape, what, model)
         wanted = dims_known(inferred[name]) if name in inferred else None
         if wanted is not None and not agree(wanted, shape):
-            raise UnsupportedError(
-                f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}",
-                fix=UNFIT,
-            )
+            wrong = f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}"
+            raise UnsupportedError(wrong, fix=UNFIT)

@@ -1,7 +1,5 @@
 """Which ONNX versions, domains and operators can be imported; what cannot is named before anything is converted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -60,10 +58,8 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
             raise ModelError(f"{model}: states no opset of the standard operators", fix="export the model again")
         return newest  # for none of its nodes; what they are is for check_operators to say
     if not OLDEST_OPSET <= versions[0] <= newest:
-        raise UnsupportedError(
-            f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work",
-            fix="export with an opset in that range, or onnx.version_converter.convert_version(model, 17)",
-        )
+        fix = "export with an opset in that range, or onnx.version_converter.convert_version(model, 17)"
+        raise UnsupportedError(f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work", fix=fix)
     return versions[0]
 
 

@@ -1,7 +1,5 @@
 """Types of what one node makes, whoever knows its operator: ONNX's inference, or else onnxruntime."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -13,8 +13,6 @@ whenever it is taken. The other one stands in the graph, and what it makes passe
     y = If(c; then: f(x), else: invalid)   ->   y = guard(c, f(x))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

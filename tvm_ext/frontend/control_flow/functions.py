@@ -5,8 +5,6 @@
 ONNX keeps the definitions beside its schemas; some depend on the types of a node's inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ...core.graph.relax_graph import numpy_of
 from ...runtime import control_flow
+from ...runtime.spec import TensorSpec
 from ..checks.graph_order import reads_of
 from ..checks.inference import static_type
 from ..checks.refusal import Refusal
@@ -29,7 +30,6 @@ from .step_counts import behind_identities, steps_of
 from .subgraph import Graph, as_tensor, constant_of
 
 if TYPE_CHECKING:
-    from ...runtime.spec import TensorSpec
     from ..importer import Imported
 
 #: Of a loop that only its condition ends.

@@ -3,8 +3,6 @@
 while i < n: s = f(s); i = i + 1   ->   i = 0, 1, ..., n: n steps, whatever f is
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper

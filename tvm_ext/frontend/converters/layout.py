@@ -1,7 +1,5 @@
 """What moves elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

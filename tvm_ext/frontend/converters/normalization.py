@@ -4,8 +4,6 @@ A variance is the mean of squared differences from the mean: E[x^2] - E[x]^2 has
 larger than the deviation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

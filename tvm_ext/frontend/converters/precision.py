@@ -7,8 +7,6 @@ later (:mod:`tvm_ext.passes.lowering.lower_precision`). What reads a step off a 
 integers) reads the rounded one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

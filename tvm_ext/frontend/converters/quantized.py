@@ -6,8 +6,6 @@ to the nearest (halves to even) and saturated.
     QLinearMatMul -> quantize(astype(matmul(a - za, b - zb), float32) * (sa * sb / sy), 1, zy)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts fr
 ArgMax starts from no element: from a value, a row of nothing but that value has no largest element in TVM
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

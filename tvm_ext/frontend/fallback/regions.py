@@ -5,8 +5,6 @@ a* -> x -> b*, a and b joined by s      ->   {a, x, b}    a path out of the regi
 a* -> b*                                ->   {a, b}       neighbours, where that pulls in nothing else
 """
 
-from __future__ import annotations
-
 import graphlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -4,8 +4,6 @@ y = Relu(x); s = Cast(y, STRING); n = LabelEncoder(s); z = Mul(n, 2)
 ->  y = Relu(x); n = Region(y) {s = Cast(y, STRING); n = LabelEncoder(s)}; z = Mul(n, 2)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 

@@ -112,9 +112,8 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content
     proto = content.proto or _decode(content)
     _check_complete(proto, content)
     if where := _no_text(proto):
-        raise ModelError(
-            f"{content.name}: {where} is no UTF-8 text: the file is damaged", fix="download or export the model again"
-        )
+        wrong = f"{content.name}: {where} is no UTF-8 text: the file is damaged"
+        raise ModelError(wrong, fix="download or export the model again")
     if content.proto is None:
         load_external(proto, content.folder, content.name)
     return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
@@ -168,9 +167,8 @@ def content_of(model: Any) -> Content:
     onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
     if onnx is not None and isinstance(model, onnx.ModelProto):
         return _proto_content(model)
-    raise ModelError(
-        f"model is a {type(model).__name__}", fix="give the path of an ONNX file, its bytes, or an onnx.ModelProto"
-    )
+    fix = "give the path of an ONNX file, its bytes, or an onnx.ModelProto"
+    raise ModelError(f"model is a {type(model).__name__}", fix=fix)
 
 
 def _printable(name: str | bytes) -> str:
@@ -205,9 +203,8 @@ def _check_size(size: int, what: str) -> None:
 def _file_content(path: pathlib.Path) -> Content:
     if os.path.isdir(path):  # unlike pathlib, of a name that is too long too
         inside = ", ".join(sorted(p.name for p in path.glob("*.onnx"))[:3])
-        raise ModelError(
-            f"{str(path)!r} is a folder", fix=f"give one of its files: {inside}" if inside else "give an ONNX file"
-        )
+        fix = f"give one of its files: {inside}" if inside else "give an ONNX file"
+        raise ModelError(f"{str(path)!r} is a folder", fix=fix)
     with _reading(path):
         size = path.stat().st_size
     _check_size(size, repr(str(path)))
@@ -256,10 +253,8 @@ def _check_complete(proto: onnx.ModelProto, content: Content) -> None:
     if len(missing) > 1:  # what decodes and has next to nothing of a model is something else
         raise _not_onnx(content)
     if missing:
-        raise ModelError(
-            f"{content.name}: no {missing[0]} in it: cut off, or never complete",
-            fix="download or export the model again",
-        )
+        wrong = f"{content.name}: no {missing[0]} in it: cut off, or never complete"
+        raise ModelError(wrong, fix="download or export the model again")
 
 
 def _no_text(message: Any) -> str:

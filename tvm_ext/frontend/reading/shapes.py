@@ -151,10 +151,8 @@ def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str]
     for name in shapes:
         if name not in stated:
             what = "is an initializer" if name in weights else "is no input"
-            raise OptionError(
-                f"shapes: {name!r} {what} of {model}",
-                fix=f"{did_you_mean(name, stated)}inputs: {', '.join(stated) or 'none'}",
-            )
+            fix = f"{did_you_mean(name, stated)}inputs: {', '.join(stated) or 'none'}"
+            raise OptionError(f"shapes: {name!r} {what} of {model}", fix=fix)
 
 
 def _bind(
@@ -169,17 +167,15 @@ def _bind(
     if dims is None:
         return
     if len(dims) != len(shape):
-        raise OptionError(
-            f"shapes: {name!r} of {model} has {len(dims)} dimensions, not {len(shape)} as {shape}", fix=fix
-        )
+        wrong = f"shapes: {name!r} of {model} has {len(dims)} dimensions, not {len(shape)} as {shape}"
+        raise OptionError(wrong, fix=fix)
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         if isinstance(dim, int) and dim != size:
             raise OptionError(f"shapes: {name!r} of {model} fixes dimension {axis} to {dim}, not {size}", fix=fix)
         if isinstance(dim, str) and names.setdefault(dim, (size, name))[0] != size:
             other, owner = names[dim]
-            raise OptionError(
-                f"shapes: {dim!r} of {model} would be {other} in {owner!r} and {size} in {name!r}", fix=fix
-            )
+            wrong = f"shapes: {dim!r} of {model} would be {other} in {owner!r} and {size} in {name!r}"
+            raise OptionError(wrong, fix=fix)
 
 
 def _bound(

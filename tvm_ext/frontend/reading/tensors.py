@@ -1,7 +1,5 @@
 """Initializers as numpy arrays: sizes checked against what they state, NaN and Inf counted."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

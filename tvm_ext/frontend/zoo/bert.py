@@ -1,7 +1,5 @@
 """A BERT encoder (Devlin et al., NAACL 2019) as Hugging Face's BertEncoder is exported; initializers have its names."""
 
-from __future__ import annotations
-
 import math
 import os
 

@@ -1,7 +1,5 @@
 """MobileNetV2 (Sandler et al., CVPR 2018) as torchvision builds it; nodes and initializers have its names."""
 
-from __future__ import annotations
-
 import os
 
 import onnx

@@ -1,7 +1,5 @@
 """The zoo's models by name, and how one is written to a file."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import pathlib

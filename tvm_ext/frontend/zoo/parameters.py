@@ -1,7 +1,5 @@
 """Weights of zoo models: seeded random numbers of a sane size, or a stored state dict. And the check of sizes."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -76,10 +74,8 @@ class Parameters:
         groups = (("missing", self._missing), ("of another shape", self._misfits), ("not of this model", extra))
         wrong = [f"{len(names)} {what}: {_some(names)}" for what, names in groups if names]
         if wrong:
-            raise ModelError(
-                f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong),
-                fix=f"give the state dict of exactly this {model}, float tensors under torch's names",
-            )
+            fix = f"give the state dict of exactly this {model}, float tensors under torch's names"
+            raise ModelError(f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong), fix=fix)
 
 
 def _some(names: list[str]) -> str:

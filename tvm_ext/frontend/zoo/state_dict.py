@@ -4,8 +4,6 @@ The format (https://github.com/huggingface/safetensors, "Format") is eight bytes
 the raw data; forty lines read it, so the library needs no package for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -54,9 +52,8 @@ def _tensor(data: bytes, start: int, name: str, entry: Any, file: str) -> np.nda
         raise ModelError(f"{file}: the entry of tensor {name!r:.100} is damaged: {error}", fix=_AGAIN) from error
     if len(shape) > _DIMENSIONS or (dtype not in _DTYPES and dtype != "BF16"):
         kind = f"{dtype:.40} and {len(shape)} dimensions"
-        raise ModelError(
-            f"{file}: tensor {name!r:.100} has dtype {kind}", fix=f"{', '.join(_DTYPES)} and BF16 can be read"
-        )
+        wrong = f"{file}: tensor {name!r:.100} has dtype {kind}"
+        raise ModelError(wrong, fix=f"{', '.join(_DTYPES)} and BF16 can be read")
     stored = np.dtype("<u2" if dtype == "BF16" else _DTYPES[dtype])
     if not 0 <= first <= last <= len(data) - start or last - first != count * stored.itemsize:
         raise ModelError(

@@ -1,7 +1,5 @@
 """numpy arrays and TVM tensors over the same memory, aligned as compiled kernels need it."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap

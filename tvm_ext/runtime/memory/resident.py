@@ -3,8 +3,6 @@
 A model of thirty layers has sixty caches: to look at each of them again, in each call, took as long as thirty kernels.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any

@@ -279,9 +279,8 @@ class StateSession:
                     wrong = (
                         f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}: both are {symbol}"
                     )
-                    raise InputError(
-                        f"state {name!r} has a size of {wrong}", fix="give values of one size to all of them"
-                    )
+                    fix = "give values of one size to all of them"
+                    raise InputError(f"state {name!r} has a size of {wrong}", fix=fix)
         self._lost = ""
         for name, state in self._states.items():
             if isinstance(state, _Growing):

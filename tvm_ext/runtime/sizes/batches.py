@@ -3,8 +3,6 @@
 21 rows   ->   16 + 4 + 1        and 3 rows   ->   4, the last one repeated, where that costs less than 1 + 1 + 1
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import InputError
+from ..function import Function
 from ..memory.arrays import aligned_empty
+from ..spec import Metadata, TensorSpec
 from .symbols import named_sizes, shape_at
-
-if TYPE_CHECKING:
-    from ..function import Function
-    from ..spec import Metadata, TensorSpec
-
 
 #: Sets of shapes whose plans are kept.
 _MOST_PLANS = 256

@@ -1,7 +1,5 @@
 """The result of a bisection: culprits with all that is known of them, the trials, and how to see it again."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The search: with everything on, with all suspects of a kind off, and then halves, until none can be left out."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

@@ -1,7 +1,5 @@
 """Suspects: what can be switched off in a compile, of each kind, with all that a report says of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Trials: a model compiled with some things off, run, and compared with the reference; each set of switches once."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

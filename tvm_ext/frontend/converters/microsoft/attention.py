@@ -5,8 +5,6 @@
 A weight of all three projections becomes three, which constant folding cuts: what a model without the fusion has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

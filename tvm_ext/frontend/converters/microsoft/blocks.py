@@ -4,8 +4,6 @@ MatMulNBits(x, w, s, z)               ->   tvm_ext.matmul_blocks(x, w, s, z s): 
 GatherBlockQuantized(w, i, s, z)      ->   tvm_ext.take_blocks(i, w, s, z s)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

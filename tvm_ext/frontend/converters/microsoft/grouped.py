@@ -12,8 +12,6 @@ of token t:    sequence b, for which starts[b] <= t < starts[b + 1]      positio
 onnxruntime has no kernel of it for CPUs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

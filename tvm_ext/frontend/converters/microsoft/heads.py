@@ -5,8 +5,6 @@
 All is written as exporters of plain ONNX write it, so that the same pass finds the attention in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 FusedMatMul(a, b)   ->   alpha * a^T b^T
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

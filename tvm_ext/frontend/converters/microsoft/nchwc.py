@@ -9,8 +9,6 @@ The file does not say how large a block is: onnxruntime takes 16 channels on a p
 and a model that was saved so runs, there as here, on the kind of processor that it was saved on.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -3,8 +3,6 @@
 SkipLayerNormalization(x, skip, g, b, bias)   ->   layer_norm(x + skip + bias) * g + b
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ Products of integers are summed in int32, as by QLinearMatMul; everything else i
 in the order of onnxruntime's kernels for AVX2, so that ties fall to the same side.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

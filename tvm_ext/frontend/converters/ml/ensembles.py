@@ -1,7 +1,5 @@
 """TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble: what becomes of the scores of trees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

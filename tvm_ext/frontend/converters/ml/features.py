@@ -3,8 +3,6 @@
 Scaler(x)   ->   (float32(x) - offset) * scale
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@
 A leaf leads to itself, so that rows may arrive before the last step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators that pick, choose, place, reverse or count elements: Gather, Compress, OneHot, ReverseSequence, Range."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -25,9 +23,8 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
         x, axis = emit(relax.op.reshape(x, [-1])), 0
     extent = static_shape(x, "the input of Compress")[int(axis)]
     if condition.ndim != 1 or rows.max(initial=-1) >= extent:
-        raise Refusal(
-            f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements", fix=UNFIT
-        )
+        wrong = f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements"
+        raise Refusal(wrong, fix=UNFIT)
     return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
 
 

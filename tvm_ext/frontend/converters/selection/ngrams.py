@@ -1,7 +1,5 @@
 """TfIdfVectorizer over numbers: how often each n-gram of a pool stands in a row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

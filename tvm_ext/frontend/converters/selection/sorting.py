@@ -3,8 +3,6 @@
 x = [1, NaN, -0, 3]   ->   [0x3f800000, 0x7fffffff, 0, 0x40400000]      NaN is the largest, as in onnxruntime and numpy
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax, te, tirx
