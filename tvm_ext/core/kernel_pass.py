@@ -47,12 +47,8 @@ def run_kernel_passes(
             start = time.perf_counter()
             module = one.of(target)(module)
             after = _bodies(module)
-            fired = tuple(
-                Event(name, "rewritten")
-                for name, body in after.items()
-                if name not in before or not body.same_as(before[name])
-            )
-            reports.append(PassReport(one.name, fired, (), time.perf_counter() - start))
+            fired = (Event(name, "rewritten") for name, body in after.items() if not body.same_as(before.get(name)))
+            reports.append(PassReport(one.name, tuple(fired), (), time.perf_counter() - start))
             before = after
     return module, reports
 

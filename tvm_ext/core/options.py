@@ -259,9 +259,7 @@ class CompileOptions:
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
         """These options with numbers for symbolic dimensions, some or all; those that are left have no exact sizes."""
-        shapes = tuple(
-            (name, tuple(sizes.get(d, d) if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes
-        )
+        shapes = tuple((name, tuple(sizes.get(str(d), d) for d in dims)) for name, dims in self.shapes)
         dims = tuple((name, bounds) for name, bounds in self.dims if name not in sizes)
         return replace(self, shapes=shapes, dims=dims, specialize=())
 
@@ -282,8 +280,7 @@ class CompileOptions:
 
     def bound(self, size: int) -> CompileOptions:
         """These options with a number for the symbolic batch."""
-        shapes = tuple((name, tuple(size if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
-        return replace(self, shapes=shapes, specialize=())
+        return self.at(dict.fromkeys(names_in(self.shapes), size))
 
     def arguments(self) -> list[str]:
         """Arguments of the command line that say the same; a function, which has no text, is left out."""

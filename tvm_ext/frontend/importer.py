@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,9 +69,7 @@ class Imported:
         ctx.ownership.see("import", self.mod, self.provenance)
         if self.regions:
             ctx.offload = OffloadPlan.of_regions(self.regions)
-            ctx.kernels |= {
-                region.kernel: Kernel(region.kernel, f"{OFFLOAD}{region.backend}") for region in self.regions
-            }
+            ctx.kernels |= {one.kernel: Kernel(one.kernel, f"{OFFLOAD}{one.backend}") for one in self.regions}
 
 
 def import_model(source: Source, options: CompileOptions, growth: Growth | None = None) -> Imported:
@@ -128,12 +127,11 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
     warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
+    wrong_rank = functools.partial(_wrong_rank, checked.nodes, trace.values, checked.opset)
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
-        warnings += _difference(
-            stated, outputs[-1], model, lambda: _wrong_rank(checked.nodes, trace.values, checked.opset)
-        )
+        warnings += _difference(stated, outputs[-1], model, wrong_rank)
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
@@ -176,10 +174,8 @@ def _difference(stated: onnx.ValueInfoProto, spec: TensorSpec, model: str, wrong
     if dims is None or agree(dims, spec.shape):
         return []
     if len(dims) != len(spec.shape) and (culprit := wrong_rank()):
-        raise UnsupportedError(
-            f"{model}: output {spec.name!r} gets shape {spec.shape}; the model states {text_of(dims)}: {culprit}",
-            fix=UNFIT,
-        )
+        wrong = f"{spec.shape}; the model states {text_of(dims)}: {culprit}"
+        raise UnsupportedError(f"{model}: output {spec.name!r} gets shape {wrong}", fix=UNFIT)
     return [f"output {spec.name!r} has shape {spec.shape}; the model states {text_of(dims)}"]
 
 

@@ -104,11 +104,9 @@ def write_artifact(
         ArtifactError: the weights are not those of the metadata.
     """
     small = compact or {}
-    stored = (
-        [*weights, *(small[one.weight] for one in metadata.compact)]
-        if metadata.expanded
-        else [small.get(i, weight) for i, weight in enumerate(weights)]
-    )
+    stored = [small.get(i, weight) for i, weight in enumerate(weights)]
+    if metadata.expanded:
+        stored = [*weights, *(small[one.weight] for one in metadata.compact)]
     _check_weights(stored, metadata.stored())
     text = metadata.to_json().encode()
     size = library.stat().st_size
@@ -144,13 +142,11 @@ def _write(out: _Hashing, layout: _Layout, library: Path, weights: Sequence[np.n
     out.pad()
     out.write(_MARK.pack(MAGIC, FORMAT_VERSION, layout.file))
     for weight in weights:
-        contiguous = np.ascontiguousarray(weight)
-        out.write(contiguous.reshape(-1).view(np.uint8).data)
+        out.write(np.ascontiguousarray(weight).reshape(-1).view(np.uint8).data)
         out.pad()
     out.write(text)
     fields = (layout.library, layout.weights, layout.metadata, layout.metadata_bytes, layout.file)
-    footer = _FOOTER.pack(*fields, FORMAT_VERSION, MAGIC, bytes(_DIGEST_BYTES))[:-_DIGEST_BYTES]
-    out.write(footer)
+    out.write(_FOOTER.pack(*fields, FORMAT_VERSION, MAGIC, bytes(_DIGEST_BYTES))[:-_DIGEST_BYTES])
     out.write(out.digest.digest())
 
 
@@ -310,10 +306,11 @@ def _stored(data: np.ndarray, layout: _Layout, metadata: Metadata, path: str) ->
     offsets = layout.offsets(metadata.stored())
     if offsets[-1] != layout.metadata:
         raise ArtifactError(f"{path}: the weights its metadata lists are not those it holds", fix=_RECOMPILE)
-    return [
-        data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
-        for start, spec in zip(offsets, metadata.stored(), strict=False)
-    ]
+    return [_array(data, start, spec) for start, spec in zip(offsets, metadata.stored(), strict=False)]
+
+
+def _array(data: np.ndarray, start: int, spec: TensorSpec) -> np.ndarray:
+    return data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
 
 
 def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
@@ -326,7 +323,7 @@ def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np
     start = 0
     for one in metadata.compact:
         spec = metadata.weights[one.weight]
-        weights[one.weight] = buffer[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
+        weights[one.weight] = _array(buffer, start, spec)
         one.expansion.into(compact[one.weight], weights[one.weight])
         start += _padded(spec.nbytes)
     return tuple(weights), compact

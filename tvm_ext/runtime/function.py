@@ -111,9 +111,7 @@ class Function:
                     np.copyto(memory, arrays[updated])
             outputs[index] = memory
             written.append(tensor)
-        arguments = [
-            self._argument(index, array) if index not in lent else lent[index] for index, array in enumerate(arrays)
-        ]
+        arguments = [lent[i] if i in lent else self._argument(i, array) for i, array in enumerate(arrays)]
         result = self._function(*arguments, *self._weights, *written, *self._arena)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)

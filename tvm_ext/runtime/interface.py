@@ -131,9 +131,8 @@ class Program:
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
         """Whether it runs calls of these sizes of the model's symbols."""
-        return all(sizes[name] == size for name, size in self.fixed) and not any(
-            symbol.why_not(sizes[symbol.name]) for symbol in self.symbols
-        )
+        fixed = all(sizes[name] == size for name, size in self.fixed)
+        return fixed and not any(symbol.why_not(sizes[symbol.name]) for symbol in self.symbols)
 
     @property
     def planned(self) -> dict[str, int]:

@@ -6,9 +6,7 @@ share its code and weights; another costs well under a millisecond.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy as np
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
 from .memory.resident import ReadyCall, Resident
+from .pool.forks import renew_after_fork
 from .sizes.batches import run_composed, split_batch
 from .sizes.sized_call import SizedCalls
 from .spec import Metadata
@@ -94,9 +93,6 @@ class Caller:
             self._machine.set_instrument(None)
 
 
-_pools: weakref.WeakSet[CallerPool] = weakref.WeakSet()
-
-
 class CallerPool:
     """A bounded number of callers, last used first.
 
@@ -108,7 +104,7 @@ class CallerPool:
     def __init__(self, make: Callable[[], Caller], limit: int) -> None:
         self._make, self._limit = make, limit
         self.reset()
-        _pools.add(self)
+        renew_after_fork(self, CallerPool.reset)
 
     def reset(self) -> None:
         """Forget all callers and locks: after a fork, threads that held them are gone."""
@@ -160,12 +156,3 @@ class CallerPool:
         with self._returned:
             self._made -= 1
             self._returned.notify()
-
-
-def _after_fork_in_child() -> None:
-    for pool in list(_pools):
-        pool.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

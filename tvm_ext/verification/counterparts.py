@@ -100,12 +100,9 @@ class Counterpart:
     def wanted(self) -> set[str]:
         """ONNX values to ask the reference for, besides the one that is compared."""
         inside = {name for node in self.nodes for name in node.output}
-        return {
-            name
-            for node in self.nodes
-            for name in node.input
-            if name and (name not in inside or of(node.op_type).magnitude in BY_NORMS or "Norm" in node.op_type)
-        }
+        by_norms = [n for n in self.nodes if of(n.op_type).magnitude in BY_NORMS or "Norm" in n.op_type]
+        read = {name for node in self.nodes for name in node.input if name not in inside}
+        return read.union(*(node.input for node in by_norms)) - {""}
 
 
 #: Recipe of kernels that bring a value to another layout: they are of the nodes that want it so, and compute nothing.
@@ -127,9 +124,8 @@ def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
         times = 0
         if layers is not None:
             times = max(sum(not computed.isdisjoint(layer) for layer in layers), int(bool(stored & {*call.site.reads})))
-        tensors += [
-            Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
-        ]
+        rest = (tuple(chain), behind, times, program.narrow)
+        tensors += [Counterpart(call, written, *rest) for written in call.site.writes]
         known = graph.made | graph.inputs
         if not all(any(held.value in known for held in written.held) for written in call.site.writes):
             hidden[order] = (*behind, order)

@@ -92,11 +92,8 @@ class PrecisionPlan(Plain):
         """
         if not self.depth:
             return None
-        return (
-            UNIT_ROUNDOFF[STORED_IN[self.precision]] * math.sqrt(self.depth)
-            if self.max_error is None
-            else self.max_error
-        )
+        rounding = UNIT_ROUNDOFF[STORED_IN[self.precision]] * math.sqrt(self.depth)
+        return rounding if self.max_error is None else self.max_error
 
     @property
     def kept(self) -> dict[str, str]:

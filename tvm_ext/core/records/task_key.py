@@ -49,9 +49,7 @@ class TaskKey:
     def of_group(cls, group: Group) -> TaskKey:
         """The key of a group: its parameters, then its operations in order."""
         names: dict[Any, str] = {p.var: f"p{i}" for i, p in enumerate(group.params)}
-        args: list[Any] = [
-            ["TENSOR", list(p.shape), p.dtype, *(["constant"] if p.constant else [])] for p in group.params
-        ]
+        args: list[Any] = [["TENSOR", list(p.shape), p.dtype, *["constant"] * p.constant] for p in group.params]
         for index, binding in enumerate(group.bindings):
             args.append([_callee(binding.value), *_operands(binding.value, names)])
             names[binding.var] = f"v{index}"

@@ -30,10 +30,8 @@ def checked_shapes(shapes: Any) -> Shapes:
         except (TypeError, ValueError):
             dims, name = None, pair
         if not isinstance(name, str) or dims is None:
-            raise OptionError(
-                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
-                fix=_SHAPES,
-            )
+            wrong = "every entry is an input name and a tuple of whole numbers, 0 or more, or names"
+            raise OptionError(f"shapes={shapes!r}: {wrong}", fix=_SHAPES)
         checked.append((name, dims))
     return tuple(sorted(checked, key=lambda pair: pair[0]))
 

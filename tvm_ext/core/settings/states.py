@@ -49,11 +49,8 @@ def checked_state(value: Any) -> State:
 
 
 def _is_rows(value: Any) -> bool:
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, str)
-        and all(isinstance(row, tuple | list) for row in value)
-    )
+    rows = isinstance(value, Iterable) and not isinstance(value, str)
+    return rows and all(isinstance(row, tuple | list) for row in value)
 
 
 def state_pairs(
@@ -90,9 +87,8 @@ def state_pairs(
 
 def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
     """(name of an input, axis) of all that are symbolic."""
-    return frozenset(
-        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if isinstance(dim, str)
-    )
+    dims = ((spec.name, axis, dim) for spec in inputs for axis, dim in enumerate(spec.shape))
+    return frozenset((name, axis) for name, axis, dim in dims if isinstance(dim, str))
 
 
 def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:

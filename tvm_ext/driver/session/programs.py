@@ -13,10 +13,8 @@ and do not compile in circles; and shapes that nobody asks for any more make roo
 """
 
 import contextlib
-import os
 import threading
 import time
-import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from ...core.errors import InputError, essence
 from ...core.options import Shapes
 from ...core.progress import Progress
 from ...runtime.model import CompiledModel
+from ...runtime.pool.forks import renew_after_fork
 from .bounds import Bounds
 from .compiling import Compiler
 from .report import SessionReport, ShapesRow, text_of
@@ -109,7 +108,7 @@ class Programs:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._new_locks()
-        _all_programs.add(self)
+        renew_after_fork(self, Programs._forked)
 
     def _new_locks(self) -> None:
         self._changed = threading.Condition()  # of everything here
@@ -350,14 +349,3 @@ class Programs:
             if entry.state in _PENDING:
                 entry.state = MISSED
         self._compiler.forked()
-
-
-_all_programs: weakref.WeakSet[Programs] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for programs in list(_all_programs):
-        programs._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)

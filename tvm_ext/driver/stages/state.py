@@ -16,6 +16,7 @@ from ...core.passes import CompileContext, Event, PassReport
 from ...core.plan import Kernel
 from ...core.settings.frozen import FrozenInput
 from ...runtime.plain import read
+from ...runtime.table import plain, plain_named
 from ..lower import new_context
 
 
@@ -76,7 +77,8 @@ def context_of(
     ctx = new_context(options, machine, provenance)
     ctx.ownership = _ownership(state["ownership"])
     ctx.reports += [_report(row) for row in state["passes"]]
-    ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}
+    for name, row in state["kernels"].items():
+        ctx.kernels[name] = Kernel(name, **{key: value for key, value in row.items() if key != "group"})
     if "precision" in state:
         ctx.precision = PrecisionPlan.of_dict(state["precision"])
     if "offload" in state:
@@ -88,10 +90,6 @@ def _kernel_state(kernel: Kernel) -> dict[str, Any]:
     group = {"group": kernel.plan.match.group.name} if kernel.plan else {}
     names = ("recipe", "config", "reason", "layouts", "estimate", "flops", "record", "choice")
     return {name: getattr(kernel, name) for name in names} | group
-
-
-def _kernel_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "group"}
 
 
 def _ownership(state: Mapping[str, Any]) -> Ownership:
@@ -106,24 +104,18 @@ def _report(row: Mapping[str, Any]) -> PassReport:
     return PassReport(row["name"], fired, skipped, row["seconds"])
 
 
-_REGION = ("name", "backend", "module", "kernel", "seconds", "host_seconds", "facts")
+_REGION = ("name", "backend", "module", "kernel", "nodes", "composites", "seconds", "host_seconds", "facts")
 
 
 def _offload_state(plan: OffloadPlan) -> dict[str, Any]:
-    regions = []
-    for one in plan.regions:
-        row = {name: getattr(one, name) for name in _REGION}
-        row |= {"nodes": list(one.nodes), "composites": [[pattern, list(ops)] for pattern, ops in one.composites]}
-        regions.append(row | {"facts": dict(one.facts)})
-    return {"backend": plan.backend, "regions": regions, "places": {k: list(v) for k, v in plan.places.items()}}
+    regions = [plain_named(one, *_REGION) for one in plan.regions]
+    return {"backend": plan.backend, "regions": regions, "places": plain(plan.places)}
 
 
 def _offload_plan(state: Mapping[str, Any], constant_of: Callable[[str], GenericConst]) -> OffloadPlan:
     regions = []
     for row in state["regions"]:
-        fields = {name: row[name] for name in _REGION}
-        composites = tuple((pattern, tuple(ops)) for pattern, ops in row["composites"])
-        program = constant_of(row["program"])
-        regions.append(OffloadedRegion(**fields, program=program, nodes=tuple(row["nodes"]), composites=composites))
-    places = {node: (place, reason) for node, (place, reason) in state["places"].items()}
-    return OffloadPlan(state["backend"], regions, places)
+        composites = read(tuple[tuple[str, tuple[str, ...]], ...], row["composites"])
+        read_back = {"program": constant_of(row["program"]), "nodes": tuple(row["nodes"]), "composites": composites}
+        regions.append(OffloadedRegion(**{**row, **read_back}))
+    return OffloadPlan(state["backend"], regions, read(dict[str, tuple[str, str]], state["places"]))

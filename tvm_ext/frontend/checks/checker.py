@@ -157,11 +157,8 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     if all(o.domain != _UNCHECKED for o in imports):
         imports.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
     listed = {value.name for value in graph.input}
-    weights = [
-        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in graph.initializer
-        if tensor.name not in listed
-    ]
+    alone = (tensor for tensor in graph.initializer if tensor.name not in listed)
+    weights = [onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in alone]
     known = [_foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes]
     bare = onnx.helper.make_graph(known, graph.name or "graph", [*graph.input, *weights], graph.output)
     skeleton = onnx.helper.make_model(bare, opset_imports=imports, ir_version=proto.ir_version)

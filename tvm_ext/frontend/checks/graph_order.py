@@ -59,10 +59,8 @@ def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
     for node in graph.node:
         reads = list(dict.fromkeys(reads_of(node)))
         if lost := [name for name in reads if name not in maker and name not in held]:
-            raise ModelError(
-                f"{model}: node {node_label(node)!r} reads {lost[0]!r}, which no node, input or initializer makes",
-                fix=_REPAIR,
-            )
+            wrong = f"reads {lost[0]!r}, which no node, input or initializer makes"
+            raise ModelError(f"{model}: node {node_label(node)!r} {wrong}", fix=_REPAIR)
         needs.append({maker[name] for name in reads if name in maker})
     sorter = graphlib.TopologicalSorter(dict(enumerate(needs)))
     try:

@@ -22,6 +22,7 @@ from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
 from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
+from ..reading.walk import opset_imports
 from .refusal import UNFIT
 
 #: Elements of a constant that inference may want to see: shapes, axes.
@@ -92,7 +93,7 @@ def check_inner(
     schema = _schema(node, versions)
     if schema is not None and all(name in types for name in node.input if name):
         _check_inputs(schema, node, types, model)
-        _outputs(schema, node, types, {}, [helper.make_opsetid(*version) for version in versions.items()], model)
+        _outputs(schema, node, types, {}, opset_imports(versions), model)
 
 
 def types_of_outputs(
@@ -109,9 +110,8 @@ def types_of_outputs(
     if schema is None or not all(name in types and types[name].WhichOneof("value") for name in node.input if name):
         return {}
     data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
-    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
-        inferred = _outputs(schema, node, types, data, imports, "")
+        inferred = _outputs(schema, node, types, data, opset_imports(versions), "")
     except ModelError:
         return {}
     return {name: kind for name, kind in inferred.items() if is_sensible(kind)}
@@ -227,11 +227,9 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
     known = [d for d in dims if d is not None]
     if len(dims) > MOST_DIMENSIONS or min(known, default=0) < 0 or math.prod(known) > MOST_ELEMENTS:
         shape = text_of(dims[: MOST_DIMENSIONS + 1])
-        raise UnsupportedError(
-            f"{model}: {what} has shape {shape}; 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
-            "work",
-            fix="give smaller shapes; a size may also come from a constant of the model",
-        )
+        wrong = f"{shape}; 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions work"
+        fix = "give smaller shapes; a size may also come from a constant of the model"
+        raise UnsupportedError(f"{model}: {what} has shape {wrong}", fix=fix)
 
 
 def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, onnx.TypeProto], model: str) -> None:

@@ -43,10 +43,9 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
         ModelError: no version of the standard operators is stated, or two of one domain.
     """
     if not OLDEST_IR <= proto.ir_version <= onnx.IR_VERSION:
-        raise UnsupportedError(
-            f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work",
-            fix="export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package",
-        )
+        fix = "export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package"
+        wrong = f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work"
+        raise UnsupportedError(wrong, fix=fix)
     newest = onnx.defs.onnx_opset_version()
     stated = {("" if o.domain in _DEFAULT else o.domain, o.version) for o in proto.opset_import}
     if len({domain for domain, _ in stated}) < len(stated) or any(not 0 <= v < _MOST_VERSION for _, v in stated):
@@ -101,20 +100,12 @@ def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], 
 
 _TOO_NEW = "came with opset "
 #: Operators that no converter is planned for -> why.
-WHY = (
-    dict.fromkeys(
-        (name for row in operators() if row.random for name in row.onnx),
-        ": its output is random, and a compiled program gives the same for the same inputs",
-    )
-    | dict.fromkeys(
-        ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-        ": it works on strings or on files of images; do so before the model",
-    )
-    | dict.fromkeys(
-        ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"),
-        ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)",
-    )
-)
+WHY = {name: ": its output is random, and a compiled program gives the same for the same inputs"
+       for row in operators() if row.random for name in row.onnx}  # fmt: skip
+_STRINGS = ": it works on strings or on files of images; do so before the model"
+WHY |= dict.fromkeys(("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _STRINGS)
+_MAPS = ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)"
+WHY |= dict.fromkeys(("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"), _MAPS)
 
 
 def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:

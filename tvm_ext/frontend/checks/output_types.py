@@ -11,7 +11,7 @@ from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import ArtifactError, ProgramError
-from ..reading.walk import attribute, inner_graphs
+from ..reading.walk import attribute, inner_graphs, opset_imports
 from .graph_order import reads_of
 from .inference import dims_known, types_of_outputs
 
@@ -81,8 +81,7 @@ def _carried(
           if name in kinds and name not in taken)],
         [helper.make_empty_tensor_value_info(value.name) for value in body.output], body.initializer,
     )  # fmt: skip
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    model = helper.make_model(graph, opset_imports=opset_imports(opsets), ir_version=ir_version)
     try:
         ends = list(shape_inference.infer_shapes(model).graph.output)[1:]
     except Exception:  # several classes of its C++ side
@@ -106,8 +105,7 @@ def _model_of(
         [helper.make_empty_tensor_value_info(name) for name in node.output if name],
         [numpy_helper.from_array(known[name], name) for name in reads if name in known],
     )  # fmt: skip
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    return helper.make_model(graph, opset_imports=opset_imports(opsets), ir_version=ir_version)
 
 
 def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:

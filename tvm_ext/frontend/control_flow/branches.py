@@ -69,11 +69,9 @@ def _side(
         return error
     except TvmExtError as error:
         value = "false" if branch == "then_branch" else "true"
-        raise Refusal(
-            f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs: {error.message}",
-            unknown=condition,
-            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that can be compiled",
-        ) from error
+        wrong = f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs"
+        fix = f"Give what makes {condition!r} {value}; or make the {branch} one that can be compiled"
+        raise Refusal(f"{wrong}: {error.message}", unknown=condition, fix=fix) from error
 
 
 def _guard(node: onnx.NodeProto, graph: Graph, sides: Sequence[list[str] | ModelError]) -> None:

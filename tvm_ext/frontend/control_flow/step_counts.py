@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
-from ..reading.walk import attribute
+from ..reading.walk import attribute, opset_imports
 from .subgraph import Graph
 
 #: Steps that are counted one by one.
@@ -101,9 +101,6 @@ def _model(
     graph: Graph, body: onnx.GraphProto, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]
 ) -> onnx.ModelProto:
     """A model for the reference evaluator, which asks for no types."""
-    stated, computed = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names] for names in (inputs, outputs)
-    )
-    inside = helper.make_graph(nodes, "condition", stated, computed, body.initializer)
-    opsets = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
-    return helper.make_model(inside, opset_imports=opsets, ir_version=8)
+    ends = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names] for names in (inputs, outputs))
+    inside = helper.make_graph(nodes, "condition", *ends, body.initializer)
+    return helper.make_model(inside, opset_imports=opset_imports(graph.opsets), ir_version=8)

@@ -160,6 +160,11 @@ def kernel(compute: Callable[..., Any], *operands: Any, name: str) -> Any:
     return builder.call_te(compute, *map(builder.normalize, operands), primfunc_name_hint=name)
 
 
+def elementwise(function: Callable[[Any], Any], x: Any, name: str) -> Any:
+    """A kernel of this name: a function of each element, in TIR."""
+    return kernel(lambda data: te.compute(data.shape, lambda *i: function(data(*i)), name="out"), x, name=name)
+
+
 def broadcast(combine: Callable[[Any, Any], Any], x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """An elementwise TE computation over two tensors of static shapes that broadcast."""
     shapes = [tuple(int(d) for d in t.shape) for t in (x, y)]

@@ -70,9 +70,8 @@ def extreme_of_nothing(dtype: str, largest: bool) -> float | int | bool:
 def extreme_reducer(largest: bool) -> Any:
     """A reduction of `te` to the largest or the smallest, which starts from infinity."""
     combine = tirx.max if largest else tirx.min
-    return te.comm_reducer(
-        lambda a, b: combine(a, b), lambda dtype: tirx.const(extreme_of_nothing(dtype, largest), dtype)
-    )
+    first = functools.partial(extreme_of_nothing, largest=largest)
+    return te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(first(dtype), dtype))
 
 
 def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:

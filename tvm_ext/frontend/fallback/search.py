@@ -26,9 +26,8 @@ from .node import DOMAIN, region_node
 from .regions import Regions
 
 #: dtypes of numpy's own, in which onnxruntime takes and gives arrays.
-_DTYPES = frozenset(
-    ["bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-)
+_SIGNED = ("int8", "int16", "int32", "int64")
+_DTYPES = frozenset(["bool", "float16", "float32", "float64", *_SIGNED, *(f"u{name}" for name in _SIGNED)])
 
 
 def with_regions(source: Source, options: CompileOptions, error: UnsupportedError) -> Source:

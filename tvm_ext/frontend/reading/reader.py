@@ -145,11 +145,9 @@ class Content:
         digest = hashlib.sha256(self.data)
         if locations := wire.external_locations(self.data):
             if self.folder is None:
-                raise ModelError(
-                    f"{self.name}: tensors lie in external files ({', '.join(locations[:3])}), and a model given as "
-                    "bytes or ModelProto has no folder to find them in",
-                    fix="give the path of the model, or load it whole: onnx.load(path)",
-                )
+                wrong = "a model given as bytes or ModelProto has no folder to find them in"
+                wrong = f"{self.name}: tensors lie in external files ({', '.join(locations[:3])}), and {wrong}"
+                raise ModelError(wrong, fix="give the path of the model, or load it whole: onnx.load(path)")
             hash_files(digest, locations, self.folder)
         return digest.hexdigest()
 
@@ -187,17 +185,16 @@ def _proto_content(proto: onnx.ModelProto) -> Content:
     return Content(data, name, None, proto)
 
 
-_SPLIT = (
-    "ONNX limits one file to 2 GiB: save it with external data, "
-    "onnx.save(model, path, save_as_external_data=True), and give the path"
-)
+_SPLIT = "ONNX limits one file to 2 GiB: save it with external data, "
+_SPLIT += "onnx.save(model, path, save_as_external_data=True), and give the path"
+_AGAIN = "download or export the model again"
 
 
 def _check_size(size: int, what: str) -> None:
     if size > LIMIT:
         raise ModelError(f"{what} has {size} bytes, over 2 GiB", fix=_SPLIT)
     if size == 0:
-        raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix="download or export the model again")
+        raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix=_AGAIN)
 
 
 def _file_content(path: pathlib.Path) -> Content:
@@ -239,11 +236,8 @@ def _decode(content: Content) -> onnx.ModelProto:
         return onnx.ModelProto.FromString(content.data)
     except Exception as error:  # protobuf's DecodeError
         if content.data[0] == 0x08:  # as every ONNX file begins: field 1, the IR version
-            raise ModelError(
-                f"{content.name}: cut off or damaged: its {len(content.data)} bytes begin like an ONNX model and "
-                "do not decode",
-                fix="download or export the model again",
-            ) from error
+            wrong = f"its {len(content.data)} bytes begin like an ONNX model and do not decode"
+            raise ModelError(f"{content.name}: cut off or damaged: {wrong}", fix=_AGAIN) from error
         raise _not_onnx(content) from error
 
 

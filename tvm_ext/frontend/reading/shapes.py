@@ -52,12 +52,8 @@ def free_shapes(graph: onnx.GraphProto, shapes: Shapes) -> dict[str, tuple[int |
     """
     weights = {tensor.name for tensor in graph.initializer}
     stated = {value.name: dims_of(value) for value in graph.input if value.name not in weights}
-    known = {
-        dim: size
-        for name, shape in shapes.items()
-        for dim, size in zip(stated.get(name) or (), shape, strict=False)
-        if isinstance(dim, str)
-    }
+    pairs = [pair for name, shape in shapes.items() for pair in zip(stated.get(name) or (), shape, strict=False)]
+    known = {dim: size for dim, size in pairs if isinstance(dim, str)}
     out = dict(shapes)
     for name, dims in stated.items():
         if name in out or dims is None or all(isinstance(dim, int) for dim in dims):
@@ -195,10 +191,9 @@ def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], symbols: Set[str],
         return
     listed = "; ".join(f"{name}: {text_of(dims)}" for name, dims in free.items())
     words = _suggested(free)
-    lines = ", ".join(
-        f"{name!r}: {_tuple(words[name]) if dims is not None else '(...)'}" for name, dims in free.items()
-    )
-    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=f"shapes={{{lines}}}{_left_over(words)}")
+    lines = [f"{name!r}: {_tuple(words[name]) if dims is not None else '(...)'}" for name, dims in free.items()]
+    fix = f"shapes={{{', '.join(lines)}}}{_left_over(words)}"
+    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=fix)
 
 
 def agree(stated: Sequence[Dim], shape: Sequence[Dim]) -> bool:

@@ -276,11 +276,9 @@ class StateSession:
             if isinstance(state, _Growing):
                 size, symbol = state.size_of(values.get(name, 0)), state.spec.shape[state.axis]
                 if sizes.setdefault(symbol, size) != size:
-                    wrong = (
-                        f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}: both are {symbol}"
-                    )
+                    wrong = f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}"
                     fix = "give values of one size to all of them"
-                    raise InputError(f"state {name!r} has a size of {wrong}", fix=fix)
+                    raise InputError(f"state {name!r} has a size of {wrong}: both are {symbol}", fix=fix)
         self._lost = ""
         for name, state in self._states.items():
             if isinstance(state, _Growing):
@@ -337,10 +335,8 @@ def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec])
         if name not in specs:
             raise InputError(f"there is no state {name!r}", fix=f"states: {', '.join(specs)}")
         array, spec = np.asarray(value), specs[name]
-        fits = len(array.shape) == len(spec.shape) and all(
-            isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits or array.dtype != spec.numpy_dtype:
+        fits = all(isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=False))
+        if not fits or array.ndim != len(spec.shape) or array.dtype != spec.numpy_dtype:
             raise InputError(f"state {name!r} is {array.dtype}{list(array.shape)}; the model takes {spec}")
         values[name] = array
     return values

@@ -93,9 +93,8 @@ class SizedCalls:
         outputs = [shape_at(spec.shape, sizes) for spec in model.outputs]
         for spec, shape in zip(model.outputs, outputs, strict=True):
             if min(shape, default=0) < 0:
-                raise InputError(
-                    f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
-                )
+                wrong = f"output {spec.name!r} would be {shape} for {sizes}"
+                raise InputError(f"{wrong}: these sizes do not fit each other")
         values = tuple(sizes[symbol.name] for symbol in program.symbols)
         parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
         plan = _Plan(function, memory, values, inputs, parts, bounds, grown, frozenset(dict(program.updates)))

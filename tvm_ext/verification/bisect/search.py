@@ -151,10 +151,8 @@ def _hint(bisection: Bisection) -> str:
     if bisection.status == FOUND:
         return "tvm-ext verify --layers shows the first value that is wrong" if bisection.by else ""
     if not bisection.by:
-        return (
-            "the import, the generic way or a pass that is always on is to blame: tvm-ext verify --layers shows the "
-            "first value that is wrong"
-        )
+        always = "the import, the generic way or a pass that is always on is to blame"
+        return f"{always}: tvm-ext verify --layers shows the first value that is wrong"
     return f"try by {_OTHERS[bisection.by]}, or leave --by out for all in turn"
 
 

@@ -59,10 +59,8 @@ def _self_attention(
     if len(sizes) != 3 or sum(sizes) != width:
         raise Refusal(f"queries, keys and values of {sizes} columns, of a weight of {width}")
     stops = [sizes[0], sizes[0] + sizes[1], width]
-    query, key, value = (
-        split_heads(project(stop - size, stop), count_of(attributes, "num_heads"))
-        for stop, size in zip(stops, sizes, strict=True)
-    )
+    heads, parts = count_of(attributes, "num_heads"), zip(stops, sizes, strict=True)
+    query, key, value = (split_heads(project(stop - size, stop), heads) for stop, size in parts)
     if past is not None:
         before = [emit(relax.op.squeeze(relax.op.strided_slice(past, [0], [i], [i + 1]), [0])) for i in (0, 1)]
         key, value = continued(before[0], key), continued(before[1], value)

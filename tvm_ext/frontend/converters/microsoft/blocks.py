@@ -158,9 +158,8 @@ def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
     codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: rows * depth]
     values = _CODES[kind][codes] * np.repeat(scales, block)[: rows * depth]
     weight = values.reshape(rows, depth)
-    return relax.op.matmul(
-        x, constant(weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows), dtype_of(x))
-    )
+    weight = weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows)
+    return relax.op.matmul(x, constant(weight, dtype_of(x)))
 
 
 @converts("GatherBlockQuantized", MICROSOFT)

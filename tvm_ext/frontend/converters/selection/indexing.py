@@ -128,9 +128,8 @@ def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
     dtype = dtype_of(inputs[0])
-    start, limit, delta = (
-        known(x, what).reshape(()) for x, what in zip(list(inputs)[:3], ("start", "limit", "delta"), strict=True)
-    )
+    names = ("start", "limit", "delta")
+    start, limit, delta = (known(x, name).reshape(()) for x, name in zip(list(inputs)[:3], names, strict=True))
     if not delta:
         raise Refusal("its delta is 0")
     exact = [float(x) if "float" in dtype else int(x) for x in (limit, start, delta)]
