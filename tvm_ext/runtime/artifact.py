@@ -29,7 +29,7 @@ from ..core.errors import ArtifactError, ToolError
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .files import path_of, whole_file
 from .library import ELF_MAGIC, check_architecture, elf_end
-from .memory.arrays import ALIGNMENT, mapped_empty
+from .memory.arrays import ALIGNMENT, Arrays, mapped_empty
 from .spec import FORMAT_VERSION, Metadata, TensorSpec, installed_versions
 
 MAGIC = b"tvm-ext\x00\r\n\x1a\n"
@@ -81,14 +81,9 @@ def _padded(offset: int) -> int:
 
 # ------------------------------------------------------------------------------------------------ writing
 def write_artifact(
-    path: Path,
-    library: Path,
-    weights: Sequence[np.ndarray],
-    metadata: Metadata,
-    compact: Mapping[int, np.ndarray] | None = None,
-    *,
-    sync: bool = True,
-) -> None:
+    path: Path, library: Path, weights: Arrays, metadata: Metadata,
+    compact: Mapping[int, np.ndarray] | None = None, *, sync: bool = True,
+) -> None:  # fmt: skip
     """Write an artifact; `path` holds the whole of it, or what it held before.
 
     Args:
@@ -135,7 +130,7 @@ class _Hashing:
         self.write(bytes(_padded(self._at) - self._at))
 
 
-def _write(out: _Hashing, layout: _Layout, library: Path, weights: Sequence[np.ndarray], text: bytes) -> None:
+def _write(out: _Hashing, layout: _Layout, library: Path, weights: Arrays, text: bytes) -> None:
     with open(library, "rb") as source:
         while chunk := source.read(_CHUNK):
             out.write(chunk)
@@ -150,7 +145,7 @@ def _write(out: _Hashing, layout: _Layout, library: Path, weights: Sequence[np.n
     out.write(out.digest.digest())
 
 
-def _check_weights(weights: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> None:
+def _check_weights(weights: Arrays, specs: Sequence[TensorSpec]) -> None:
     given = [(tuple(w.shape), w.dtype) for w in weights]
     wanted = [(spec.shape, spec.numpy_dtype) for spec in specs]
     if given != wanted:
@@ -313,7 +308,7 @@ def _array(data: np.ndarray, start: int, spec: TensorSpec) -> np.ndarray:
     return data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
 
 
-def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
+def _weights(stored: Arrays, metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
     """The weights as kernels read them, and the compact forms among the stored arrays."""
     count = len(metadata.weights)
     if metadata.expanded:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError, DriverError
-from .memory.arrays import memory_at
+from .memory.arrays import Arrays, memory_at
 
-Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
+Runner = Callable[[Arrays, Arrays], None]
 Driver = Callable[[bytes], Runner]
 
 #: The packed function that kernels of regions call.

@@ -9,6 +9,8 @@ import numpy as np
 
 from .memory.arrays import (
     ARGUMENT_ALIGNMENT,
+    Arrays,
+    Places,
     aligned_empty,
     as_bytes,
     is_aligned,
@@ -20,13 +22,13 @@ from .memory.arrays import (
 from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
 from .memory.resident import Arguments, ReadyCall
-from .spec import Program, TensorSpec
+from .spec import Program, Specs
 
 
 class Weights:
     """The weights as TVM tensors, made once, and where their memory lies."""
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+    def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self.tensors = tuple(to_tensor(array) for array in arrays)
         spans = sorted((t.data_ptr(), t.data_ptr() + a.nbytes) for t, a in zip(self.tensors, arrays, strict=True))
@@ -54,13 +56,7 @@ class Function:
     """
 
     def __init__(
-        self,
-        function: Any,
-        program: Program,
-        inputs: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
-        weights: Weights,
-        memory: np.ndarray,
+        self, function: Any, program: Program, inputs: Specs, outputs: Specs, weights: Weights, memory: np.ndarray
     ) -> None:
         import tvm_ffi
 
@@ -85,7 +81,7 @@ class Function:
         self._first: list[Any] | None = None
         self._constants: frozenset[int] | None = None
 
-    def call(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None = None) -> list[np.ndarray]:
+    def call(self, arrays: Arrays, into: Places | None = None) -> list[np.ndarray]:
         """Run once.
 
         Args:
@@ -120,9 +116,7 @@ class Function:
                 outputs[index] = array if array.dtype == dtype else array.view(dtype)  # a narrow one comes as bytes
         return outputs
 
-    def ready(
-        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None], fed: Sequence[int]
-    ) -> ReadyCall | None:  # fmt: skip
+    def ready(self, arrays: Arrays, into: Places, fed: Sequence[int]) -> ReadyCall | None:
         """:meth:`call` with the same arrays again, but for those that are fed, and the same memory.
 
         Returns:

@@ -3,16 +3,16 @@
 import math
 import os
 import zipfile
-from collections.abc import Mapping
 from typing import IO
 
 import numpy as np
 
 from ..core.errors import InputError
 from ..runtime.files import write_whole
+from ..runtime.memory.arrays import NamedArrays
 
 
-def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+def save_npz(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     """Write arrays by name, readable by `numpy.load`.
 
     `numpy.savez` takes names as keywords, so it cannot store one called "file".

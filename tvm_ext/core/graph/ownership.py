@@ -165,11 +165,9 @@ class Ownership:
 
 
 def _nearest(
-    variables: Iterable[str],
-    readers: Mapping[str, Iterable[str]],
-    reasons: Mapping[str, str],
+    variables: Iterable[str], readers: Mapping[str, Iterable[str]], reasons: Mapping[str, str],
     stays: Callable[[str], bool],
-) -> str:
+) -> str:  # fmt: skip
     """The reason given for one of these variables, else for what reads them, through what is gone with them."""
     level = list(dict.fromkeys(variables))
     seen = set(level)

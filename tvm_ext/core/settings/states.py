@@ -6,13 +6,13 @@ present.0.key -> past.0.key        stateN -> state        h_out -> h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    from ...runtime.spec import TensorSpec
+    from ...runtime.spec import Specs, TensorSpec
 
 #: Pairs are to be recognized by their names.
 AUTO = "auto"
@@ -54,7 +54,7 @@ def _is_rows(value: Any) -> bool:
 
 
 def state_pairs(
-    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes = frozenset()
+    state: State, inputs: Specs, outputs: Specs, model: str, grows: Axes = frozenset()
 ) -> tuple[tuple[int, int], ...]:
     """The numbers of each output that is a state, and of the input that takes it.
 
@@ -100,9 +100,7 @@ def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
     return f"output {output.name!r} is {output}, and input {taken.name!r} is {taken}"
 
 
-def _recognized(
-    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes
-) -> tuple[tuple[int, int], ...]:  # fmt: skip
+def _recognized(inputs: Specs, outputs: Specs, model: str, grows: Axes) -> tuple[tuple[int, int], ...]:
     """Pairs whose names are usual, and whose tensors are alike.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError
-from ...runtime.memory.arrays import memory_at
+from ...runtime.memory.arrays import Arrays, memory_at
 from .ort_values import memory_of, ort_value_of
 
 
@@ -126,7 +126,7 @@ class IOBinding:
             raise InputError("no output is bound", fix=f"bind_output of one of {self._names['output']}")
         return list(self._outputs), self._inputs
 
-    def store(self, results: Sequence[np.ndarray]) -> None:
+    def store(self, results: Arrays) -> None:
         """Put the outputs of a run where they belong.
 
         Raises:

@@ -66,18 +66,10 @@ class InferenceSession:
     """
 
     def __init__(
-        self,
-        path_or_bytes: Any,
-        sess_options: Any = None,
-        providers: Sequence[Any] | None = None,
-        provider_options: Sequence[Any] | None = None,
-        *,
-        on_miss: str = "onnxruntime",
-        max_programs: int = 8,
-        compile_after: int | None = None,
-        any_size: bool = True,
-        **compile_options: Any,
-    ) -> None:
+        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Any] | None = None, *, on_miss: str = "onnxruntime", max_programs: int = 8,
+        compile_after: int | None = None, any_size: bool = True, **compile_options: Any
+    ) -> None:  # fmt: skip
         if on_miss not in ON_MISS:
             raise OptionError(f"on_miss={on_miss!r}: choose {' or '.join(map(repr, ON_MISS))}")
         after = (1 if on_miss == "wait" else 2) if compile_after is None else compile_after

@@ -19,6 +19,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ...core.errors import StageError, did_you_mean
+from ...runtime.memory.arrays import NamedArrays
 from .manifest import read_manifest
 
 #: Kinds of dtypes that numpy's own file format knows; arrays of others are kept as bytes.
@@ -58,7 +59,7 @@ class Constants:
     """
 
     def __init__(
-        self, path: Path, arrays: Mapping[str, np.ndarray], names: set[str], stated: Mapping[str, Mapping[str, Any]]
+        self, path: Path, arrays: NamedArrays, names: set[str], stated: Mapping[str, Mapping[str, Any]]
     ) -> None:
         self._path, self._arrays, self._names, self._stated = path, arrays, names, stated
         self._made: dict[str, GenericConst] = {}

@@ -14,7 +14,7 @@ from ..naming import node_label
 from ..reading.reader import Source
 from ..reading.shapes import NO_NUMBERS, input_specs, type_name
 from ..reading.tensors import array_of, count_nonfinite
-from ..reading.walk import graph_tensors
+from ..reading.walk import Opsets, Types, graph_tensors
 from .attributes import check_attributes
 from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
@@ -58,11 +58,11 @@ class Checked:
     graph: onnx.GraphProto
     nodes: tuple[onnx.NodeProto, ...]
     opset: int
-    opsets: Mapping[str, int]
+    opsets: Opsets
     inputs: tuple[TensorSpec, ...]
     weights: Mapping[str, np.ndarray]
     warnings: tuple[str, ...]
-    types: Mapping[str, onnx.TypeProto]
+    types: Types
     shared: Shared | None = None
 
 
@@ -105,7 +105,7 @@ def _nodes(source: Source) -> tuple[onnx.ModelProto, int, list[onnx.NodeProto]]:
 
 
 def _contents(
-    proto: onnx.ModelProto, nodes: list[onnx.NodeProto], opsets: Mapping[str, int], name: str, operators: bool
+    proto: onnx.ModelProto, nodes: list[onnx.NodeProto], opsets: Opsets, name: str, operators: bool
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights, and warnings, of a model whose operators and attributes are checked, unless `operators` is False."""
     if operators:

@@ -22,7 +22,7 @@ from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
 from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
-from ..reading.walk import opset_imports
+from ..reading.walk import Opsets, Types, opset_imports
 from .refusal import UNFIT
 
 #: Elements of a constant that inference may want to see: shapes, axes.
@@ -76,9 +76,7 @@ def inferred_types(
     return known
 
 
-def check_inner(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto], model: str
-) -> None:
+def check_inner(node: onnx.NodeProto, versions: Opsets, types: Types, model: str) -> None:
     """See that a node of a branch, a loop or a definition takes what it gets.
 
     Args:
@@ -97,9 +95,8 @@ def check_inner(
 
 
 def types_of_outputs(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
-    values: Mapping[str, np.ndarray] = {},
-) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    node: onnx.NodeProto, versions: Opsets, types: Types, values: Mapping[str, np.ndarray] = {}
+) -> dict[str, onnx.TypeProto]:
     """Output -> type, of one node; nothing where inference does not know, or makes no sense.
 
     Args:
@@ -124,7 +121,7 @@ def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterat
         yield tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
 
-def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
+def _schema(node: onnx.NodeProto, versions: Opsets) -> Any:
     """The schema of a node that can be asked about; None of one with graphs inside, or of an unknown operator."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
@@ -138,7 +135,7 @@ def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
     return None if schema.deprecated else schema  # onnx infers nothing of a version that was withdrawn
 
 
-def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], model: str) -> None:
+def _check_inputs(schema: Any, node: onnx.NodeProto, known: Types, model: str) -> None:
     """A node's inputs are there, and of element types that its operator takes, equal ones where it says so.
 
     Raises:
@@ -160,7 +157,7 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
 
 
 def _outputs(
-    schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto],
+    schema: Any, node: onnx.NodeProto, known: Types, data: Mapping[str, onnx.TensorProto],
     imports: list[onnx.OperatorSetIdProto], model: str,
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
     names = [name for name in node.input if name]
@@ -232,7 +229,7 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
         raise UnsupportedError(f"{model}: {what} has shape {wrong}", fix=fix)
 
 
-def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, onnx.TypeProto], model: str) -> None:
+def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Types, model: str) -> None:
     """An output has the element type that it states.
 
     Raises:
@@ -246,9 +243,7 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
             raise ModelError(f"{model}: output {output.name!r} states elements of type {both}", fix=_UNFIT)
 
 
-def check_shapes(
-    inferred: Mapping[str, onnx.TypeProto], values: Mapping[str, Any], makers: Mapping[str, str], model: str
-) -> None:
+def check_shapes(inferred: Types, values: Mapping[str, Any], makers: Mapping[str, str], model: str) -> None:
     """Compare what converters made with what ONNX says.
 
     Args:

@@ -11,7 +11,7 @@ from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import ArtifactError, ProgramError
-from ..reading.walk import attribute, inner_graphs, opset_imports
+from ..reading.walk import Opsets, Types, attribute, inner_graphs, opset_imports
 from .graph_order import reads_of
 from .inference import dims_known, types_of_outputs
 
@@ -20,9 +20,8 @@ _WORDS = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 def output_types(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto],
-    known: Mapping[str, np.ndarray],
-) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types, known: Mapping[str, np.ndarray]
+) -> dict[str, onnx.TypeProto]:
     """Output -> type, as far as anybody knows it.
 
     Args:
@@ -47,9 +46,7 @@ def output_types(
     return types
 
 
-def _cut(
-    node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
-) -> dict[str, onnx.TypeProto]:
+def _cut(node: onnx.NodeProto, kinds: Types, known: Mapping[str, np.ndarray]) -> dict[str, onnx.TypeProto]:
     """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
     is_known = len(node.input) > 1 and node.input[1] in known
     k = known[node.input[1]].reshape(-1)[0] if is_known else attribute(node, "k")
@@ -65,9 +62,7 @@ def _cut(
     return {name: helper.make_tensor_type_proto(code, shape) for name, code in pairs if name}
 
 
-def _carried(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto]
-) -> dict[str, onnx.TypeProto]:
+def _carried(node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types) -> dict[str, onnx.TypeProto]:
     """Values that a Loop carries from step to step, of the types that they begin with, if a step keeps these."""
     body = attribute(node, "body")
     if body is None:
@@ -95,9 +90,8 @@ def _rank_is_open(kind: onnx.TypeProto) -> bool:
 
 
 def _model_of(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto],
-    known: Mapping[str, np.ndarray],
-) -> onnx.ModelProto:  # fmt: skip
+    node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types, known: Mapping[str, np.ndarray]
+) -> onnx.ModelProto:
     """A model of one node alone; its outputs have no types yet."""
     reads = list(dict.fromkeys(reads_of(node)))
     graph = helper.make_graph(

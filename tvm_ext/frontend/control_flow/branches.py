@@ -55,9 +55,7 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
             graph.bind(output, selected(graph.value(name), graph.value(a), graph.value(b), what, name))
 
 
-def _side(
-    graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str
-) -> list[str] | ModelError:  # fmt: skip
+def _side(graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str) -> list[str] | ModelError:
     """The outputs of a branch of an If whose condition is not known; why it is not valid with these shapes.
 
     Raises:

@@ -152,12 +152,9 @@ def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str]
 
 
 def _bind(
-    name: str,
-    dims: tuple[Dim, ...] | None,
-    shape: tuple[int | str, ...],
-    names: dict[str, tuple[int | str, str]],
-    model: str,
-) -> None:
+    name: str, dims: tuple[Dim, ...] | None, shape: tuple[int | str, ...],
+    names: dict[str, tuple[int | str, str]], model: str,
+) -> None:  # fmt: skip
     """Bind the free dimension names of one input; what the model fixes must agree."""
     fix = f"the model states {name}: {text_of(dims)}; give numbers for the names only" if dims is not None else ""
     if dims is None:

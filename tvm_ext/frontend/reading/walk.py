@@ -10,6 +10,9 @@ from ..naming import node_label
 if TYPE_CHECKING:
     import onnx
 
+Opsets = Mapping[str, int]
+Types = Mapping[str, "onnx.TypeProto"]
+
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """An attribute of a node as a Python value."""
@@ -18,7 +21,7 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
-def opset_imports(versions: Mapping[str, int]) -> list[onnx.OperatorSetIdProto]:
+def opset_imports(versions: Opsets) -> list[onnx.OperatorSetIdProto]:
     """Domain -> version, as a model states it."""
     from onnx import helper
 

@@ -4,11 +4,16 @@ import ctypes
 import math
 import mmap
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+
+Arrays = Sequence[np.ndarray]
+NamedArrays = Mapping[str, np.ndarray]
+Places = Sequence[np.ndarray | None]
+"""Memory for each output; None for memory that the callee chooses."""
 
 #: Of memory that this library allocates: a cache line, and the widest vector register.
 ALIGNMENT = 64

@@ -17,14 +17,14 @@ import numpy as np
 
 from ...core.errors import InputError, RunError
 from ..inputs import names_error
-from ..spec import Metadata, TensorSpec
-from .arrays import lend, zeros
+from ..spec import Metadata, Specs, TensorSpec
+from .arrays import Arrays, NamedArrays, Places, lend, zeros
 from .resident import Resident
 
 Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 """A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
 
-Call = Callable[[Sequence[np.ndarray], int, None, Sequence["np.ndarray | None"]], Sequence[np.ndarray]]
+Call = Callable[[Arrays, int, None, Places], Arrays]
 """Both, and memory for each output or None -> an array an output: that memory, where a kernel wrote it."""
 
 
@@ -221,7 +221,7 @@ class StateSession:
         states = ", ".join(f"{name}: {state.spec}" for name, state in self._states.items())
         return f"StateSession({self._model!r}: {states or 'closed'})"
 
-    def _advance(self, values: list[Any]) -> Sequence[np.ndarray]:
+    def _advance(self, values: list[Any]) -> Arrays:
         """Run with the states, which are others afterwards."""
         self._check()
         if (resident := self._resident) is not None:
@@ -238,7 +238,7 @@ class StateSession:
             state.advance(results[state.output])
         return results
 
-    def _fitting(self, values: list[Any], into: Resident) -> tuple[Sequence[np.ndarray], int]:
+    def _fitting(self, values: list[Any], into: Resident) -> tuple[Arrays, int]:
         """What the model's own check gives; values like those of an earlier step are not looked at again."""
         fed = [values[number] for number in into.fed]
         into.key = tuple((value.dtype, value.shape) if type(value) is np.ndarray else None for value in fed)
@@ -252,9 +252,7 @@ class StateSession:
         self._known[into.key] = rows
         return arrays, rows
 
-    def _attempt(
-        self, arrays: Sequence[np.ndarray], rows: int, into: Sequence[np.ndarray | None]
-    ) -> Sequence[np.ndarray]:
+    def _attempt(self, arrays: Arrays, rows: int, into: Places) -> Arrays:
         """Run; where that stops in the midst of a state, the session is lost."""
         try:
             return self._call(arrays, rows, None, into)
@@ -265,7 +263,7 @@ class StateSession:
                 self._lost = "a step stopped while it changed the states: call reset()"
             raise
 
-    def _fill(self, values: Mapping[str, np.ndarray]) -> None:
+    def _fill(self, values: NamedArrays) -> None:
         """Have the states be values, or zeros, as short as they can be, once all of them fit.
 
         Raises:
@@ -311,7 +309,7 @@ def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:
 
 def _kept(
     metadata: Metadata, output: int, taken: int, rows: int, in_place: bool
-) -> tuple[Callable[..., _State | _Growing], Sequence[TensorSpec]]:
+) -> tuple[Callable[..., _State | _Growing], Specs]:
     """What makes a state of its memory, and what that is."""
     spec = metadata.inputs[taken]
     if not metadata.symbols or spec.batch_axis is None:
@@ -342,7 +340,7 @@ def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec])
     return values
 
 
-def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> int:
+def _rows_of(values: NamedArrays, states: Specs) -> int:
     """The size of a symbolic batch, as the first values of the states say it; 0 where no state depends on it.
 
     Raises:
@@ -362,7 +360,7 @@ def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> 
     raise InputError(f"{wrong}; states are {names}", fix="give session(initial=) a value of so many rows")
 
 
-def _sizes(values: Mapping[str, np.ndarray], symbolic: Sequence[TensorSpec]) -> Iterator[int | None]:
+def _sizes(values: NamedArrays, symbolic: Specs) -> Iterator[int | None]:
     """The size of the batch by each value; None where it is no whole number."""
     for spec in symbolic:
         if spec.name in values:

@@ -4,15 +4,14 @@ import itertools
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
-
-import numpy as np
 
 from ...core.errors import OptionError
 from ...core.instruments import KINDS
 from ...core.options import CompileOptions
+from ...runtime.memory.arrays import NamedArrays
 from .result import AGREES, ELSEWHERE, FOUND, Bisection, Culprit, Finding
 from .suspects import Suspect, Suspects, suspects
 from .trials import Bench, Event
@@ -25,15 +24,9 @@ _OTHERS = {
 
 
 def bisect(
-    model: Any,
-    by: str | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    tolerance: float | None = None,
-    on_event: Event | None = None,
-    **options: Any,
-) -> Bisection:
+    model: Any, by: str | None = None, inputs: NamedArrays | None = None, *, seed: int = 0,
+    tolerance: float | None = None, on_event: Event | None = None, **options: Any
+) -> Bisection:  # fmt: skip
     """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
 
     Args:

@@ -50,9 +50,7 @@ def quantized_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _self_attention(project, weight, mask, past, None, attributes)
 
 
-def _self_attention(
-    project: Projection, weight: Any, mask: Any, past: Any, bias: Any, attributes: Attributes
-) -> Any:  # fmt: skip
+def _self_attention(project: Projection, weight: Any, mask: Any, past: Any, bias: Any, attributes: Attributes) -> Any:
     _refuse(attributes, "do_rotary", "past_present_share_buffer")
     width = static_shape(weight, "the weight of attention")[1]
     sizes = [int(size) for size in attributes.get("qkv_hidden_sizes", ())] or [width // 3] * 3
