@@ -58,6 +58,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
+def choose_of(name: object, what: str, known: Iterable[str]) -> str:
+    """The same, and all that are known: "did you mean 'x'? options: x, y"."""
+    known = list(known)
+    return f"{did_you_mean(name, known)}{what}: {', '.join(known) or 'none'}"
+
+
 class ToolError(TvmExtError, OSError):
     """Something outside Python is missing or failed: a linker, a directory that cannot be written."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from ..runtime.sizes.symbols import Symbol
-from .errors import OptionError, did_you_mean
+from .errors import OptionError, choose_of
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 from .settings import flags
@@ -235,8 +235,7 @@ class CompileOptions:
         names = [f.name for f in fields(cls)]
         for name in given:
             if name not in names:
-                fix = f"{did_you_mean(name, names)}options: {', '.join(names)}"
-                raise OptionError(f"unknown compile option {name!r}", fix=fix)
+                raise OptionError(f"unknown compile option {name!r}", fix=choose_of(name, "options", names))
         return cls(**given)
 
     @property

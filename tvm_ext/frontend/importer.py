@@ -20,6 +20,7 @@ from ..core.options import CompileOptions
 from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
+from ..runtime.table import few
 from .checks.checker import Checked, check_model
 from .checks.inference import check_shapes, dims_known, types_of_outputs
 from .checks.refusal import UNFIT
@@ -143,8 +144,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
 def _told(region: OffloadedRegion) -> str:
     """What a user should know of a region: its nodes cost what they cost elsewhere."""
     told = [f"{node!r} ({why})" for node, why in region.facts["reasons"].items()]
-    more = f" and {len(told) - 2} more" if len(told) > 2 else ""
-    return f"{region.name}: {region.backend} runs {', '.join(told[:2])}{more}"
+    return f"{region.name}: {region.backend} runs {few(told, 2)}"
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:

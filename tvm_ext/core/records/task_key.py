@@ -88,7 +88,8 @@ def _operands(value: Any, names: dict[Any, str]) -> tuple[list[Any], dict[str, A
     """Operands of a call by name, and its attributes as plain values."""
     args = getattr(value, "args", None)
     operands = [_operand(a, names) for a in (args if args is not None else getattr(value, "fields", [value]))]
-    return operands, _attributes(getattr(value, "attrs", None))
+    attrs = getattr(value, "attrs", None)
+    return operands, {name: _plain(getattr(attrs, name)) for name in sorted(names_of(attrs))}
 
 
 def _operand(expr: Any, names: dict[Any, str]) -> Any:
@@ -105,10 +106,6 @@ def _operand(expr: Any, names: dict[Any, str]) -> Any:
         return ["const", str(array.dtype), list(array.shape), digest]
     value = getattr(expr, "value", None)
     return _plain(value) if isinstance(value, int | float) else str(expr)
-
-
-def _attributes(attrs: Any) -> dict[str, Any]:
-    return {name: _plain(getattr(attrs, name)) for name in sorted(names_of(attrs))}
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import OptionError, did_you_mean
+from ..errors import OptionError, choose_of
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 #: Sizes of a batch without bounds that have programs, unless `specialize` says otherwise.
@@ -94,7 +94,7 @@ def check_names(option: str, pairs: Iterable[tuple[str, Any]], names: Sequence[s
     """
     for name, _ in pairs:
         if name not in names:
-            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names) or 'none'}"
+            fix = choose_of(name, "symbolic dimensions", names)
             raise OptionError(f"{option}: no dimension of {model} is {name!r}", fix=fix)
 
 

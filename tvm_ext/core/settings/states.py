@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptionError, did_you_mean
+from ..errors import OptionError, choose_of
 
 if TYPE_CHECKING:
     from ...runtime.spec import Specs, TensorSpec
@@ -74,9 +74,8 @@ def state_pairs(
     for output, taken in state:
         for name, what, names in ((output, "output", of_output), (taken, "input", of_input)):
             if name not in names:
-                choices = f"{what}s: {', '.join(names) or 'none'}"
                 wrong = f"{model}: state={{{output!r}: {taken!r}}}: there is no {what} {name!r}"
-                raise OptionError(wrong, fix=did_you_mean(name, list(names)) + choices)
+                raise OptionError(wrong, fix=choose_of(name, f"{what}s", names))
         one, other = outputs[of_output[output]], inputs[of_input[taken]]
         if wrong := _difference(one, other, grows):
             fix = "a state has one shape and dtype in all calls: pad it to its largest size, or leave it out of state="

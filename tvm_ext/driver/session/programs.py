@@ -144,7 +144,11 @@ class Programs:
         """The program of an entry, after its compile was begun, or waited for, if it is time for that."""
         with self._changed:
             if entry.program is None and self._on_miss == "error":
-                raise self._missing(entry, shapes)
+                there, reason = "; ".join(one.text for one in self._held) or "none", entry.reason or entry.beyond
+                why = f" ({reason})" if reason else ""
+                wider = ", and dims= states wider bounds" if entry.beyond else ""
+                wrong = f"no program for the inputs {text_of(shapes)}{why}; compiled: {there}"
+                raise InputError(wrong, fix=f"session.compile_for(shapes) compiles for more{wider}")
             wanted = self._is_wanted(entry)
             if self._on_miss == "onnxruntime" and wanted:
                 self._enqueue(entry)
@@ -251,13 +255,6 @@ class Programs:
                 del self._entries[oldest.shapes]
                 sets, calls = self._forgotten
                 self._forgotten = sets + 1, calls + oldest.calls[False]
-
-    def _missing(self, entry: _Entry, shapes: Shapes) -> InputError:
-        there = "; ".join(one.text for one in self._held) or "none"
-        reason = entry.reason or entry.beyond
-        wrong = f"no program for the inputs {text_of(shapes)}{f' ({reason})' if reason else ''}; compiled: {there}"
-        wider = ", and dims= states wider bounds" if entry.beyond else ""
-        return InputError(wrong, fix=f"session.compile_for(shapes) compiles for more{wider}")
 
     # ------------------------------------------------------------------------------------------- compiling
     def _enqueue(self, entry: _Entry) -> None:

@@ -69,7 +69,8 @@ class Constants:
             wrong = f"{self._path.name} has no tensor {name!r}; {did_you_mean(name, self._names)}"
             raise AttributeError(wrong.rstrip("; "))
         if name not in self._made:
-            self._made[name] = _constant(self._array(name))
+            array = self._array(name)
+            self._made[name] = relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))
         return self._made[name]
 
     def _array(self, name: str) -> np.ndarray:
@@ -96,7 +97,3 @@ def from_bytes(data: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarr
 @functools.cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
-
-
-def _constant(array: np.ndarray) -> GenericConst:
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

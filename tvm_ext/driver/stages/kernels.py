@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from ...core.errors import did_you_mean
+from ...core.errors import choose_of
 from ...core.graph.nodes import kernels_of
 from ...core.group import CONFIG, RECIPE, Group
 from ...core.passes import CompileContext
@@ -60,7 +60,7 @@ def _attach(
 def _recipe(kernel: Kernel, base: StageFile) -> Recipe:
     known = {recipe.name: recipe for recipe in recipes()}
     if kernel.recipe not in known:
-        fix = f"{did_you_mean(kernel.recipe, known)}recipes: {', '.join(known)}"
+        fix = choose_of(kernel.recipe, "recipes", known)
         raise base.error(kernel.name, f"kernel {kernel.name!r}: there is no recipe {kernel.recipe!r}", fix)
     return known[kernel.recipe]
 

@@ -61,7 +61,8 @@ def context_state(ctx: CompileContext) -> dict[str, Any]:
     if ctx.precision is not None:
         state["precision"] = ctx.precision.as_dict()
     if ctx.offload is not None:
-        state["offload"] = _offload_state(ctx.offload)
+        regions = [plain_named(one, *_REGION) for one in ctx.offload.regions]
+        state["offload"] = {"backend": ctx.offload.backend, "regions": regions, "places": plain(ctx.offload.places)}
     return state
 
 
@@ -75,8 +76,13 @@ def context_of(
     """
     provenance = Provenance.of_state(state["provenance"])
     ctx = new_context(options, machine, provenance)
-    ctx.ownership = _ownership(state["ownership"])
-    ctx.reports += [_report(row) for row in state["passes"]]
+    owned = state["ownership"]
+    ctx.ownership = Ownership(owned["types"])
+    ctx.ownership.gone = {node: Owner(*row) for node, row in owned["gone"].items()}
+    ctx.ownership.passes = {node: [(name, what) for name, what in rows] for node, rows in owned["passes"].items()}
+    for row in state["passes"]:
+        fired, skipped = (tuple(Event(*event) for event in row[kind]) for kind in ("fired", "skipped"))
+        ctx.reports.append(PassReport(row["name"], fired, skipped, row["seconds"]))
     for name, row in state["kernels"].items():
         ctx.kernels[name] = Kernel(name, **{key: value for key, value in row.items() if key != "group"})
     if "precision" in state:
@@ -92,24 +98,7 @@ def _kernel_state(kernel: Kernel) -> dict[str, Any]:
     return {name: getattr(kernel, name) for name in names} | group
 
 
-def _ownership(state: Mapping[str, Any]) -> Ownership:
-    made = Ownership(state["types"])
-    made.gone = {node: Owner(*row) for node, row in state["gone"].items()}
-    made.passes = {node: [(name, what) for name, what in rows] for node, rows in state["passes"].items()}
-    return made
-
-
-def _report(row: Mapping[str, Any]) -> PassReport:
-    fired, skipped = (tuple(Event(*event) for event in row[kind]) for kind in ("fired", "skipped"))
-    return PassReport(row["name"], fired, skipped, row["seconds"])
-
-
 _REGION = ("name", "backend", "module", "kernel", "nodes", "composites", "seconds", "host_seconds", "facts")
-
-
-def _offload_state(plan: OffloadPlan) -> dict[str, Any]:
-    regions = [plain_named(one, *_REGION) for one in plan.regions]
-    return {"backend": plan.backend, "regions": regions, "places": plain(plan.places)}
 
 
 def _offload_plan(state: Mapping[str, Any], constant_of: Callable[[str], GenericConst]) -> OffloadPlan:

@@ -30,7 +30,9 @@ def check_names(graph: onnx.GraphProto, model: str) -> None:
         makers[name] = maker
     for output in graph.output:
         if output.name not in makers:
-            wrong = f"{model}: no node makes output {output.name!r}; {_known(makers)}"
+            last = ", ".join(map(repr, [*makers][-3:]))
+            known = f"the last values made are {last}" if makers else "it makes no values at all"
+            wrong = f"{model}: no node makes output {output.name!r}; {known}"
             raise ModelError(wrong, fix="the graph is incomplete: " + _REPAIR)
 
 
@@ -39,11 +41,6 @@ def _makers(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
     yield from ((tensor.name, "an initializer") for tensor in graph.initializer)
     for node in graph.node:
         yield from ((output, f"node {node_label(node)!r}") for output in node.output if output)
-
-
-def _known(names: Iterable[str]) -> str:
-    names = list(names)
-    return f"the last values made are {', '.join(map(repr, names[-3:]))}" if names else "it makes no values at all"
 
 
 def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:

@@ -9,6 +9,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...core.errors import ModelError, UnsupportedError
 from ...ops.table import operators
+from ...runtime.table import few
 from ..control_flow.functions import has_definition
 from ..control_flow.sequences import SEQUENCES
 from ..converters import FOREIGN, own_converter
@@ -92,8 +93,8 @@ def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], 
         return
     lines = []
     for (op_type, domain, reason), labels in wrong.items():
-        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        lines.append(f"node {labels[0]!r}{more}: operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}")
+        what = f"operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}"
+        lines.append(f"node {few([*map(repr, labels)], 1)}: {what}")
     kind = ModelError if all(key[2].startswith(_TOO_NEW) for key in wrong) else UnsupportedError
     raise kind(f"{model}: " + "\n  ".join(lines), fix=FIX)
 

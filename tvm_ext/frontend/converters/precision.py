@@ -20,8 +20,6 @@ from .base import constant
 
 #: Jumps in whose result a rounding before them can make a step.
 _STEPS = ("whole", "quantized", "step")
-
-
 #: Outputs of onnxruntime's operators that are float32 whatever their operands are.
 _FLOAT32 = {
     (name, number) for number in (1, 2)

@@ -142,7 +142,8 @@ class _Graph:
         held = [self._held[value] for value in reads if value in self._held]
         constants = [at for at in sorted({self._makers[value] for value in reads if value in self._makers})
                      if self._is_constant(at)]  # fmt: skip
-        inputs = [value for value in reads if self._is_input(value)]
+        inputs = [value for value in reads
+                  if value not in self._held and (value not in self._makers or self._is_computed(value))]  # fmt: skip
         outputs = [value for value in values if value in outside]
         graph = helper.make_graph(
             [self._named(at) for at in (*constants, *members)], name,
@@ -154,9 +155,6 @@ class _Graph:
         program = self._program(name, graph, {label: why for label, (_, why) in labels.items()}, threads)
         types = {value: (self._label_of(value), self._stated(value).type) for value in outputs}
         return region_node(name, program, inputs, types, labels)
-
-    def _is_input(self, name: str) -> bool:
-        return name not in self._held and (name not in self._makers or self._is_computed(name))
 
     def _tensors(self, names: Iterable[str]) -> list[onnx.TensorProto]:
         """Values known by now."""

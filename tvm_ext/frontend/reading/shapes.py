@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from ...core.errors import ModelError, OptionError, UnsupportedError, did_you_mean
+from ...core.errors import ModelError, OptionError, UnsupportedError, choose_of
 from ...core.settings.shapes import is_name
 from ...runtime.spec import TensorSpec
 
@@ -147,8 +147,7 @@ def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str]
     for name in shapes:
         if name not in stated:
             what = "is an initializer" if name in weights else "is no input"
-            fix = f"{did_you_mean(name, stated)}inputs: {', '.join(stated) or 'none'}"
-            raise OptionError(f"shapes: {name!r} {what} of {model}", fix=fix)
+            raise OptionError(f"shapes: {name!r} {what} of {model}", fix=choose_of(name, "inputs", stated))
 
 
 def _bind(

@@ -26,8 +26,6 @@ _PAGE, _MANY_PAGES = 4096, 16 * 4096
 #: Kinds of numpy's own dtypes that DLPack and numpy exchange without a copy: boolean, integers, floats. Those of
 #: ml_dtypes have kind "V", but one of them "f".
 _NATIVE_KINDS = "biuf"
-
-
 #: Integers of less than 8 bits: a byte each, in numpy and in programs.
 _NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
 

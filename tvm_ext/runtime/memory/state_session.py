@@ -27,7 +27,6 @@ Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 Call = Callable[[Arrays, int, None, Places], Arrays]
 """Both, and memory for each output or None -> an array an output: that memory, where a kernel wrote it."""
 
-
 #: Sets of types and shapes that are known.
 _MOST_KEYS = 256
 
@@ -169,7 +168,9 @@ class StateSession:
         """
         feeds = dict(inputs or {})
         if feeds.keys() != self._inputs.keys():
-            raise self._names_error(feeds)
+            kept, taken = sorted(feeds.keys() & self._states.keys()), list(self._inputs)
+            fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {taken}"
+            raise names_error(list(feeds), taken, fix)
         with self._lock:
             values = self._values.copy()
             for name, number in self._inputs.items():
@@ -286,11 +287,6 @@ class StateSession:
     def _check(self) -> None:
         if self._lost:
             raise RunError(f"session of model {self._model!r}: {self._lost}")
-
-    def _names_error(self, feeds: Mapping[str, Any]) -> InputError:
-        kept = sorted(feeds.keys() & self._states.keys())
-        fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {list(self._inputs)}"
-        return names_error(list(feeds), list(self._inputs), fix)
 
 
 def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:

@@ -96,8 +96,6 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, Callable[..., int]] = {"min": min, "max": max}
-
-
 #: Characters of a dimension, at most: what is longer was not written by this library.
 _LONGEST = 1000
 

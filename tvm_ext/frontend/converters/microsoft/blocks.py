@@ -26,8 +26,6 @@ _CODES = {
         np.float32,
     ),
 }  # fmt: skip
-
-
 #: Digits of 8 bits that numbers of x may be rounded to where a model allows int8 (`accuracy_level` 4).
 _DIGITS = 2
 #: A number of float16 stands for one of float32 that differs by its rounding.
