@@ -11,7 +11,10 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from tvm import relax, tirx
+from tvm.s_tir import Schedule
 
 from .cost.estimate import vector_seconds, vector_threads
 from .cost.sharing import Sharing as Sharing
@@ -20,10 +23,6 @@ from .group import Group as Group
 from .group import Param as Param
 from .layout import Layout as Layout
 from .machine import Machine as Machine
-
-if TYPE_CHECKING:
-    from tvm import relax, tirx
-    from tvm.s_tir import Schedule
 
 Config = dict[str, Any]
 """Knob -> value; plain JSON values, so that it can be logged, cached and compared."""

@@ -1,7 +1,5 @@
 """Nodes of a type below an expression, a statement or a function; kernels of a module."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
