@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +322,19 @@ def test_a_program_that_cannot_be_linked_is_built_in_memory(cache: Path, monkeyp
     with pytest.warns(CacheWarning, match="the linker failed"):
         compiled = tvm_ext.compile(small())
     assert [one["name"] for one in compiled.report["passes"]] == wanted
+
+
+def test_compiles_at_once_leave_the_collector_of_cycles_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, both, within = gc.get_threshold(), threading.Barrier(2), list[int]()
+
+    def compiled(*_: Any) -> Any:
+        both.wait(60)
+        within.append(gc.get_threshold()[0])
+        if both.wait(60):
+            raise BuildError("no program")
+
+    monkeypatch.setattr(driver, "_compiled", compiled)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        errors = [one.exception() for one in [pool.submit(driver.compile_model, small()) for _ in range(2)]]
+    assert {*map(type, errors)} == {BuildError, type(None)}
+    assert min(within) > before[0] and gc.get_threshold() == before
