@@ -51,15 +51,14 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 def op_name(expr: Any) -> str:
     """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
-    op = expr.op if type(expr) is Call else None
-    return str(op.name) if type(op) is Op else ""
+    return str(expr.op.name) if type(expr) is Call and type(expr.op) is Op else ""
 
 
 def shape_of(expr: Any) -> tuple[int, ...] | None:
     """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
     ty = expr.ty
-    shape = ty.shape if type(ty) is relax.TensorType else None  # `isinstance` takes ten times as long
-    if type(shape) is not relax.ShapeExpr:
+    # `isinstance` takes ten times as long
+    if type(ty) is not relax.TensorType or type(shape := ty.shape) is not relax.ShapeExpr:
         return None
     try:
         return tuple([int(d) for d in shape.values[:]])
