@@ -51,7 +51,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 def op_name(expr: Any) -> str:
     """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
-    return str(expr.op.name) if type(expr) is Call and type(expr.op) is Op else ""
+    return str(op.name) if type(expr) is Call and type(op := expr.op) is Op else ""
 
 
 def shape_of(expr: Any) -> tuple[int, ...] | None:
