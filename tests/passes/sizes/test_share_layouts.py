@@ -1,7 +1,5 @@
 """Programs of fixed sizes read the weights that are stored, unless another packing saves much and adds little."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from types import SimpleNamespace
