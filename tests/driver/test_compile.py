@@ -1,10 +1,13 @@
 """The compile driver: sources, cache, other CPUs, threads, the report, export and load."""
 
 import concurrent.futures
+import gc
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +321,31 @@ def test_a_program_that_cannot_be_linked_is_built_in_memory(cache: Path, monkeyp
     with pytest.warns(CacheWarning, match="the linker failed"):
         compiled = tvm_ext.compile(small())
     assert [one["name"] for one in compiled.report["passes"]] == wanted
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[int, int, int]]:
+    """Thresholds of Python's collector of cycles, other ones than those of the tests."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 11, 12)
+    yield (700, 11, 12)
+    gc.set_threshold(*before)
+
+
+def test_compiles_at_once_leave_the_collector_of_cycles_as_it_was(
+    collector: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, within = threading.Barrier(2), list[tuple[int, ...]]()
+
+    def compiled(*_: Any) -> Any:
+        both.wait(60)
+        within.append(gc.get_threshold())
+        if both.wait(60):
+            raise BuildError("no program")
+
+    monkeypatch.setattr(driver, "_compiled", compiled)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        errors = [one.exception() for one in [pool.submit(driver.compile_model, small()) for _ in range(2)]]
+    assert {*map(type, errors)} == {BuildError, type(None)}
+    assert {young > 700 for young, *_ in within} == {True} and {(old, older) for _, old, older in within} == {(11, 12)}
+    assert gc.get_threshold() == collector

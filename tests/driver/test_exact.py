@@ -16,6 +16,8 @@ from tests.onnx_graphs import text_model
 from tests.oracles.reference import session_of
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, OptionError
+from tvm_ext.frontend import importer
+from tvm_ext.frontend.importer import imported
 from tvm_ext.runtime.model import CompiledModel
 
 #: Kind of operator -> opset, inputs, outputs, nodes. The bounds of each symbol are 0 and 6.
@@ -251,3 +253,22 @@ def test_the_command_line_makes_exact_programs(tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert all(f"\n{which}: " in said for which in ("any size", "S 16", "S 32"))
     assert main(["run", str(tmp_path / "m.so"), "--size", "N=2,S=16"]) == 0
+
+
+@pytest.mark.parametrize(("size", "imports"), [(1, 0), (2, 1)])
+def test_the_smallest_sizes_are_imported_once(size: int, imports: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof of any size imports them; the program of these sizes is made of that import."""
+    read: list[tuple[int, ...]] = []
+
+    def counted(checked: Any, trace: Any, model: str) -> Any:
+        read.append(checked.inputs[0].shape)
+        return imported(checked, trace, model)
+
+    monkeypatch.setattr(importer, "imported", counted)
+    model = model_of(17, "float[S, 4] x", "float[S, 4] y", "a = Exp(x)\n y = Add(a, x)")
+    before = tvm_ext.compile(model, dims={"S": (1, 16)}, cache=False)
+    any_size, _ = read.copy(), read.clear()
+    compiled = tvm_ext.compile(model, dims={"S": (1, 16)}, specialize={"S": (size,)}, cache=False)
+    assert before.outputs == compiled.outputs and read[: len(any_size)] == any_size
+    assert read[len(any_size) :] == [(size, 4)] * imports
+    agrees(compiled, model, {"S": size})

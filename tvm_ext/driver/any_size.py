@@ -156,6 +156,7 @@ class _Lowering:
 
     def _attempt(self, inputs: Sequence[TensorSpec]) -> Programs | None:
         """All passes; None if another size is tried from now on."""
+        from ..core.numbers.storage import Growth
         from ..passes.lowering.choose_recipes import ChooseRecipes
         from ..passes.lowering.group_operations import GroupOperations
         from ..passes.pipeline import Pipeline
@@ -183,15 +184,16 @@ class _Lowering:
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
         alignment = Alignment([one.mod for one in programs], self._solver, values=False)
-        self._check_outputs(alignment, lowest)
+        self._check_outputs(alignment, lowest.mod)
         lowered = self._bound(programs, alignment)
         if self._tries():
             return None
         self._clock.lap("passes")
         outputs = self._outputs(lowered, alignment)
-        return Programs(tuple(inputs), outputs, (replace(lowered, symbols=self._symbols),), self._symbols)
+        least = lowest.imported if lowest.ctx.fact(Growth).alone else None
+        return Programs(tuple(inputs), outputs, (replace(lowered, symbols=self._symbols),), self._symbols, least=least)
 
-    def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
+    def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> Lowered | None:
         """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
         does not, or several expressions do: another size is tried from now on.
 
@@ -203,8 +205,8 @@ class _Lowering:
         self._symbols = with_windows(self._symbols, alignment.windows)
         if none := [one for one in self._symbols if one.least > one.most]:
             raise NotAlike(f"no size of {none[0].name} from {none[0].low} to {none[0].high} is a multiple it takes")
-        low, strict = self._start(self._lows).mod, not self._small or self._chooses
-        why = unlike(imports, low, self._lows, self._solver, ops=strict)
+        low, strict = self._start(self._lows), not self._small or self._chooses
+        why = unlike(imports, low.mod, self._lows, self._solver, ops=strict)
         if not why and len(self._symbols) > 1:
             mixed = self._mixed
             why = unlike(imports, self._start(mixed).mod, mixed, self._solver, ops=strict)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import hashlib
 import tempfile
+import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +37,11 @@ if TYPE_CHECKING:
     from .assemble import Assembled
 
 
+#: Objects more than there were, at which Python looks for cycles in a compile; thresholds before, for each compile.
+_YOUNG, _LOCK = 50_000, threading.Lock()
+_BEFORE: list[tuple[int, ...]] = []
+
+
 def compile_model(
     model: Any, options: CompileOptions | None = None, instruments: Instruments = NO_INSTRUMENTS, **given: Any
 ) -> CompiledModel:
@@ -47,8 +56,28 @@ def compile_model(
     options = options or CompileOptions.of(**given)
     dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
-    with naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
+    with _rare_collections(), naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
         return _compiled(model, options, instruments, clock)
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Python's collector of cycles runs less often until the last compile that is under way ends: most objects that one
+    makes live to its end, and hardly any is in a cycle."""
+    with _LOCK:
+        if not _BEFORE:
+            young, *rest = gc.get_threshold()
+            gc.set_threshold(young and max(young, _YOUNG), *rest)  # 0: its user has it off
+            _BEFORE.append((young, *rest))
+        else:
+            _BEFORE.append(_BEFORE[0])
+    try:
+        yield
+    finally:
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                gc.set_threshold(*before)
 
 
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:

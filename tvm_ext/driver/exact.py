@@ -93,7 +93,7 @@ class _Beside:
         bounds = tuple((one.name, (one.low, one.high)) for one in self.general.symbols)
         own = replace(self.options, shapes=shapes, dims=bounds).at(fixed)
         try:
-            one = self._programs(own, self._planned(fixed))
+            one = self._programs(own, fixed)
         except (UnsupportedError, ModelError) as error:
             raise UnsupportedError(f"with {sizes_text(fixed)}: {error.message}", fix=error.fix) from error
         lowered = one.lowered[0]
@@ -121,11 +121,12 @@ class _Beside:
                 grown[name] = planned[name] + whole - here
         return {**{name: size for name, size in planned.items() if name not in fixed}, **grown} if grown else {}
 
-    def _programs(self, own: CompileOptions, at: Mapping[str, int]) -> Programs:
+    def _programs(self, own: CompileOptions, fixed: Mapping[str, int]) -> Programs:
         how, grows = (self.machine, self.clock, self.instruments), growing_axes(self.general.inputs)
         if own.symbols:
-            return lower_any_size(self.source, own, *how, self.stored, grows, at)
-        begun = run_pipeline(start(self.source, own, *how, grows=grows), AssignLayouts.name)
+            return lower_any_size(self.source, own, *how, self.stored, grows, self._planned(fixed))
+        least = self.general.least if fixed == {one.name: one.low for one in self.general.symbols} else None
+        begun = run_pipeline(start(self.source, own, *how, imported=least, grows=grows), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
         mod = ShareLayouts(self.stored)(begun.mod, begun.ctx).mod

@@ -101,6 +101,7 @@ class Programs:
         lowered: its programs; the one of any size stands first, of a batch the largest last.
         symbols: sizes that they take; none of programs of numbers.
         warnings: what is to be said of them.
+        least: the import at the smallest size of each symbol, where it is the one of a model of these sizes alone.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -108,6 +109,7 @@ class Programs:
     lowered: tuple[Lowered, ...]
     symbols: tuple[Symbol, ...] = ()
     warnings: tuple[str, ...] = ()
+    least: Imported | None = None
 
     @property
     def largest(self) -> int:

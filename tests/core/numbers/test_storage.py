@@ -8,7 +8,7 @@ from tvm import relax
 
 from tests.passes.helpers import build
 from tvm_ext.core.graph.relax_graph import main_bindings, op_name
-from tvm_ext.core.numbers.storage import chain_of
+from tvm_ext.core.numbers.storage import Growth, chain_of
 
 
 def const(value: Any, dtype: str) -> Any:
@@ -47,3 +47,12 @@ def test_what_is_computed_of_numbers_is_none() -> None:
     assert chains(lambda emit, x: emit(shift[1](emit(shift[0](x, "int32")), const([1, 2, 3], "int32"))), "int8") == [
         ["astype"]
     ]
+
+
+def test_a_program_is_alone_until_the_first_one_decides_otherwise() -> None:
+    first = Growth()
+    assert first.decided("a", True) and not first.whole("b", False) and first.alone
+    alike, other, sliced = first.again(), first.again(), first.again()
+    assert alike.decided("a", True) and not alike.whole("c", False) and alike.alone
+    assert other.decided("a", False) and not other.alone
+    assert not sliced.whole("b", True) and not sliced.alone

@@ -1,6 +1,9 @@
 """Programs of fixed sizes read the weights that are stored, unless another packing saves much and adds little."""
 
+import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +12,14 @@ from tvm.ir import GenericConst
 
 import tvm_ext
 from tests.onnx_graphs import random, text_model
-from tvm_ext.core.graph.relax_graph import main_bindings
+from tvm_ext.core.graph.relax_graph import array_of, main_bindings
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
+from tvm_ext.core.passes import CompileContext
 from tvm_ext.driver.lower import NO_INSTRUMENTS, Clock, Lowered, lower_all, run_pipeline, start
 from tvm_ext.frontend.reading.reader import read_model
+from tvm_ext.passes.sizes import share_layouts
 from tvm_ext.passes.sizes.share_layouts import ShareLayouts, StoredWeights
 
 MODEL = text_model(
@@ -88,3 +93,20 @@ def test_one_weight_is_stored_once() -> None:
         and [program.weights for program in compiled.metadata.programs] == [(0,)] * 3
     )
     assert tvm_ext.verify(compiled, MODEL).ok
+
+
+def test_the_bytes_of_a_weight_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, hashed = StoredWeights(CompileContext(Machine.detect())), list[int]()
+
+    def blake2b(data: memoryview, digest_size: int) -> Any:
+        hashed.append(data.nbytes)
+        return hashlib.blake2b(data, digest_size=digest_size)
+
+    monkeypatch.setattr(share_layouts, "hashlib", SimpleNamespace(blake2b=blake2b))
+    turned, same = (relax.const(a) for a in (np.arange(12, dtype="float32").reshape(4, 3), CONSTANT.value.numpy()))
+    for _ in range(2):
+        added = [stored.bytes_of(one, Layout.plain(2)) for one in (CONSTANT, turned, same)]
+        assert added == [48, 48, 48] and hashed == [48, 48, 48]
+    stored.add(CompileContext(Machine.detect(), weights=[array_of(CONSTANT)]))
+    assert [stored.bytes_of(one, Layout.plain(2)) for one in (CONSTANT, turned, same)] == [0, 48, 0]
+    assert hashed == [48, 48, 48]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,14 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 def op_name(expr: Any) -> str:
     """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
-    op = expr.op if isinstance(expr, Call) else None
-    return str(op.name) if isinstance(op, Op) else ""
+    return str(op.name) if type(expr) is Call and type(op := expr.op) is Op else ""
 
 
 def shape_of(expr: Any) -> tuple[int, ...] | None:
     """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
     ty = expr.ty
-    shape = ty.shape if isinstance(ty, relax.TensorType) else None
-    if not isinstance(shape, relax.ShapeExpr):
+    # `isinstance` takes ten times as long
+    if type(ty) is not relax.TensorType or type(shape := ty.shape) is not relax.ShapeExpr:
         return None
     try:
         return tuple([int(d) for d in shape.values[:]])
@@ -76,7 +75,7 @@ def static_tensor(expr: Any) -> bool:
 def dtype_of(expr: Any) -> str:
     """dtype of a tensor expression, such as "float32"; "" for anything else."""
     ty = expr.ty
-    return str(ty.dtype) if isinstance(ty, relax.TensorType) else ""
+    return str(ty.dtype) if type(ty) is relax.TensorType else ""
 
 
 def numpy_of(expr: Any) -> np.ndarray | None:
@@ -118,9 +117,14 @@ _LEAVES = frozenset((GenericConst, GlobalVar, Op))
 
 def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
     """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
+    return _uses(function, [(binding.var, binding.value) for binding in bindings_of(function)])
+
+
+def _uses(
+    function: relax.Function, bound: Iterable[tuple[relax.Var, Any]]
+) -> dict[relax.Var, list[relax.Var | None]]:  # fmt: skip
     uses: dict[relax.Var, list[relax.Var | None]] = {}
-    values = [(binding.value, binding.var) for binding in bindings_of(function)]
-    for value, reader in (*values, (function.body.body, None)):
+    for reader, value in (*bound, (None, function.body.body)):
         for var in _variables_in(value):
             uses.setdefault(var, []).append(reader)
     return uses
@@ -161,8 +165,9 @@ class Rewriter:
         self.mod, self.ctx = mod, ctx
         self.gvar: GlobalVar = mod.get_global_var(function)
         self.function: relax.Function = mod[function]
-        self.uses = uses_of(self.function)
-        self.defs: dict[relax.Var, Any] = {b.var: b.value for b in bindings_of(self.function)}
+        bound = [(binding.var, binding.value) for binding in bindings_of(self.function)]
+        self.uses = _uses(self.function, bound)
+        self.defs: dict[relax.Var, Any] = dict(bound)
         self.fired: list[Event] = []
         self.skipped: list[Event] = []
         self._builder = relax.BlockBuilder()
@@ -255,24 +260,25 @@ class Rewriter:
         return PassResult(self._finish(blocks), tuple(self.fired), tuple(self.skipped))
 
     def _visit(self, binding: relax.VarBinding, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> None:
-        if isinstance(binding, relax.MatchCast):  # it binds symbolic dimensions: no plain binding can replace it
+        if type(binding) is relax.MatchCast:  # it binds symbolic dimensions: no plain binding can replace it
             self._out.append(binding)
             return
-        self._current, self._absorbed, self.ctx.at = binding.var, [], binding.var.name
+        var, name = binding.var, binding.var.name
+        self._current, self._absorbed, self.ctx.at = var, [], name
         new = visit(binding, self)
         self._changed = self._changed or new is not None
         if new is DROP:
             return
         value = binding.value if new is None else self.normalize(new)
-        if new is not None and not tvm_ffi.structural_equal(value.ty, binding.var.ty):
-            raise TypeError(f"{binding.var.name}: {binding.var.ty} would become {value.ty}")
-        self.ctx.provenance.record(binding.var.name, self._absorbed)
-        if isinstance(value, relax.Var) and value in self.defs:
-            self.ctx.provenance.record(value.name, [binding.var.name])
-            self.ctx.provenance.record(binding.var.name, [value.name])  # either name may be the one that stays
-        self.defs[binding.var] = value
-        trace_views(binding.var, value, self.ctx.provenance)
-        self._out.append(binding if new is None else relax.VarBinding(binding.var, value))
+        if new is not None and not tvm_ffi.structural_equal(value.ty, var.ty):
+            raise TypeError(f"{name}: {var.ty} would become {value.ty}")
+        self.ctx.provenance.record(name, self._absorbed)
+        if type(value) in _VARIABLES and value in self.defs:
+            self.ctx.provenance.record(value.name, [name])
+            self.ctx.provenance.record(name, [value.name])  # either name may be the one that stays
+        self.defs[var] = value
+        trace_views(var, value, self.ctx.provenance)
+        self._out.append(binding if new is None else relax.VarBinding(var, value))
         self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:

@@ -60,11 +60,15 @@ class Growth:
     sizes of one model.
 
     The first program decides by its own sizes; each other one, with :meth:`again`, as the first did of the same value.
+
+    Attributes:
+        alone: whether each answer so far is the one that this program has by its own sizes.
     """
 
     def __init__(self) -> None:
         self._decided: dict[tuple[str, int], bool] = {}
         self._asked: Counter[str] = Counter()
+        self.alone = True
 
     def again(self) -> Growth:
         """For another program."""
@@ -80,7 +84,7 @@ class Growth:
             outgrown: whether it outgrows its operands in this program.
         """
         self._asked[value] += 1
-        return self._decided.setdefault((value, self._asked[value]), outgrown)
+        return self._as_first((value, self._asked[value]), outgrown)
 
     def whole(self, value: str, taken: bool) -> bool:
         """Whether a slice takes all in the first program.
@@ -89,4 +93,9 @@ class Growth:
             value: its name.
             taken: whether it does in this one.
         """
-        return self._decided.setdefault((value, -1), taken)
+        return self._as_first((value, -1), taken)
+
+    def _as_first(self, question: tuple[str, int], own: bool) -> bool:
+        first = self._decided.setdefault(question, own)
+        self.alone = self.alone and first == own
+        return first

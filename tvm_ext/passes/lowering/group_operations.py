@@ -89,6 +89,7 @@ class _Grouper:
         self._branch: dict[relax.Var, _Group] = {}
         self._bindings = {b.var: b for b in bindings_of(rewriter.function)}
         self._position = {var: i for i, var in enumerate(self._bindings)}
+        self._reasons = {var: self._why_not(binding) for var, binding in self._bindings.items()}
         apart = rewriter.ctx.options.fusion == "none"
         self._decodes = Decodes([] if apart else self._bindings.values(), rewriter.uses, self._is_elementwise)
         self._decoded_by: dict[relax.Var, set[relax.Var]] = {}
@@ -113,7 +114,7 @@ class _Grouper:
 
     def _decode(self, binding: relax.VarBinding, group: _Group) -> None:
         """Put the decodes of an operation's operands into its group."""
-        for operand in (p for a in binding.value.args for p in getattr(a, "fields", [a])):
+        for operand in (p for a in binding.value.args[:] for p in (a.fields[:] if type(a) is relax.Tuple else [a])):
             if self._decodes.copied(operand) or self._withdrawn(operand, binding, group):
                 known = {b.var for b in group.members}
                 group.members.extend(b for b in self._decodes.chain(operand) if b.var not in known)
@@ -141,12 +142,16 @@ class _Grouper:
 
     def why_not(self, binding: relax.VarBinding) -> str:
         """Why an operation is in no group; "" if it is in one."""
+        return self._reasons[binding.var]
+
+    def _why_not(self, binding: relax.VarBinding) -> str:
         name = op_name(binding.value)
         if name not in self._anchors and not of(name).is_elementwise:
             return f"{name or 'this expression'} is neither an anchor nor elementwise"
-        if not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
+        operands = binding.value.args[:]
+        if not static_tensor(binding.var) or not all(map(_operand, operands)):
             return f"{name} has a shape that is only known at run time"
-        if any(0 in (shape_of(x) or ()) for x in (binding.var, *binding.value.args)):
+        if any(0 in (shape_of(x) or ()) for x in (binding.var, *operands)):
             return f"{name} over no elements"
         if name not in self._anchors and not _computed(binding):
             return f"{name} of {dtype_of(binding.var)}: no elementwise kernel computes these types"
@@ -263,13 +268,13 @@ def _work(group: _Group) -> int:
 
 
 def _operand(expr: Any) -> bool:
-    if isinstance(expr, relax.Tuple):
-        return all(_operand(field) for field in expr.fields)
+    if type(expr) is relax.Tuple:
+        return all(map(_operand, expr.fields[:]))
     return not isinstance(expr, relax.Var | GenericConst) or static_tensor(expr)
 
 
 def _types(binding: relax.VarBinding) -> list[str]:
-    return [dtype_of(a) for a in binding.value.args if isinstance(a, relax.Var | GenericConst)]
+    return [dtype_of(a) for a in binding.value.args[:] if isinstance(a, relax.Var | GenericConst)]
 
 
 def _computed(binding: relax.VarBinding) -> bool:
@@ -326,8 +331,8 @@ def grouped_function(
         return params[-1]
 
     def inner(expr: Any) -> Any:
-        if isinstance(expr, relax.Tuple):
-            return relax.Tuple([inner(field) for field in expr.fields])
+        if type(expr) is relax.Tuple:
+            return relax.Tuple([inner(field) for field in expr.fields[:]])
         if isinstance(expr, relax.Var):
             return inside[expr] if expr in inside else outside(expr)
         return outside(expr) if constants and isinstance(expr, GenericConst) and scalar_of(expr) is None else expr
@@ -335,7 +340,7 @@ def grouped_function(
     bindings = []
     for i, binding in enumerate(members):
         call = binding.value
-        value = Call(call.op, [inner(a) for a in call.args], call.attrs, call.ty_args, ret_ty=call.ty)
+        value = Call(call.op, [inner(a) for a in call.args[:]], call.attrs, call.ty_args, ret_ty=call.ty)
         kind = relax.Var if i == len(members) - 1 else relax.DataflowVar
         inside[binding.var] = kind(f"v{i}", binding.var.ty)
         bindings.append(relax.VarBinding(inside[binding.var], value))

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, shape_of
 from ...core.numbers.storage import Growth
+from ..steps.constants import view_of
 from .rules import Rule, Site
 
 
@@ -101,12 +103,29 @@ def _slice_of_all(call: Call, site: Site) -> Any:
     # With steps of 1, only the whole dimension is as long as the whole dimension.
     if shape is None or any(s != 1 for s in steps):
         return None
-    whole, growth = site.same_type(call.args[0]), site.rw.ctx.facts.get(Growth)
-    if growth is not None and not growth.whole(site.rw.current, whole):
-        return None  # at larger sizes it is a part
-    if not whole:
+    if not _takes_all(site.same_type(call.args[0]), site):
         return None
     return site.replaced(call.args[0], "slice that takes all")
+
+
+def _take_of_all(call: Call, site: Site) -> Any:
+    """Known indices of all elements of an axis in order: of an axis of 1 its first or last one."""
+    shape, out, indices = shape_of(call.args[0]), shape_of(site.var), view_of(call.args[1])
+    axis, mode = attrs_of(call, ["axis", "mode"]).values()
+    if shape is None or out is None or indices is None or axis is None:
+        return None
+    extent = shape[int(axis)]
+    places = indices % max(extent, 1) if str(mode) == "wrap" else indices
+    if not _takes_all(np.array_equal(places.reshape(-1), np.arange(extent)), site):
+        return None
+    site.rw.fire("take of all in order made a reshape")
+    return relax.op.reshape(call.args[0], out)
+
+
+def _takes_all(whole: bool, site: Site) -> bool:
+    """Whether a part of an axis is all of it, and is so at larger sizes too."""
+    growth = site.rw.ctx.facts.get(Growth)
+    return (growth is None or growth.whole(site.rw.current, whole)) and whole
 
 
 # ------------------------------------------------------------ broadcasts move down, where they vanish
@@ -180,6 +199,7 @@ DATA_MOVEMENT_RULES: dict[str, tuple[Rule, ...]] = {
     "relax.permute_dims": (_identity_permute, _permute_of_permute, _permute_of_ones, _permute_of_scatter),
     "relax.concat": (_concat_of_one,),
     "relax.strided_slice": (_slice_of_all,),
+    "relax.take": (_take_of_all,),
     "relax.tile": (_does_nothing("repeats", 1),),
     "relax.repeat": (_does_nothing("repeats", 1),),
     "relax.nn.pad": (_does_nothing("pad_width", 0),),

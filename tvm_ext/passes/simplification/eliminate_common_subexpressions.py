@@ -39,7 +39,7 @@ class EliminateCommonSubexpressions(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         keys, first = _Keys(), dict[Hashable, relax.Var]()
-        block_of = {b.var: n for n, block in enumerate(mod["main"].body.blocks) for b in block.bindings}
+        block_of = {b.var: n for n, block in enumerate(mod["main"].body.blocks[:]) for b in block.bindings[:]}
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
             key = keys.of_value(binding.value)
@@ -93,7 +93,7 @@ class _Keys:
         if name.startswith(_NEVER) or of(name).random or "random" in name:
             return None
         attrs = None if value.attrs is None else _Structural(value.attrs)
-        return (name, attrs, tuple(map(_Structural, value.ty_args)), tuple(map(self._operand, value.args)))
+        return (name, attrs, tuple(map(_Structural, value.ty_args[:])), tuple(map(self._operand, value.args[:])))
 
     def _operand(self, expr: Any) -> Hashable:
         if isinstance(expr, relax.Var):
@@ -103,7 +103,7 @@ class _Keys:
                 self._constants[expr] = self._constant(expr)
             return self._constants[expr]
         if isinstance(expr, relax.Tuple):
-            return tuple(map(self._operand, expr.fields))
+            return tuple(map(self._operand, expr.fields[:]))
         return _Structural(expr)
 
     def _constant(self, expr: GenericConst) -> Hashable:

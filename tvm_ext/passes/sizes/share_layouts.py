@@ -47,6 +47,7 @@ class StoredWeights:
     """
 
     def __init__(self, ctx: CompileContext) -> None:
+        self._keys: dict[tuple[int, tuple[int, ...], str], tuple[np.ndarray, _Key]] = {}
         self._arrays: set[_Key] = set()
         self._packed: set[tuple[_Key, Layout]] = set()
         self.spare = 0.0
@@ -56,23 +57,27 @@ class StoredWeights:
     def add(self, ctx: CompileContext) -> None:
         """The weights of one more program, which was lowered."""
         for array in ctx.weights:
-            if (key := _key(array)) not in self._arrays:
+            if (key := self._key(array)) not in self._arrays:
                 self._arrays.add(key)
                 self.spare -= array.nbytes
-        self._packed.update((_key(array_of(value)), layout) for _, value, layout in ctx.packed)
+        self._packed.update((self._key(array_of(value)), layout) for _, value, layout in ctx.packed)
 
     def bytes_of(self, constant: GenericConst, layout: Layout) -> int:
         """Bytes that a constant in a layout adds; 0 if it is there."""
         array = array_of(constant)
-        key = _key(array)
+        key = self._key(array)
         if key in self._arrays if layout.is_plain else (key, layout) in self._packed:
             return 0
         return math.prod(layout.physical_shape(array.shape)) * array.dtype.itemsize
 
-
-def _key(array: np.ndarray) -> _Key:
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return array.shape, str(array.dtype), hashlib.blake2b(data.data, digest_size=16).digest()
+    def _key(self, array: np.ndarray) -> _Key:
+        """Shape, dtype and digest of an array, which is read once: it is kept, so that no other one has its address."""
+        place = (array.ctypes.data, array.shape, str(array.dtype))
+        if place not in self._keys or self._keys[place][0].strides != array.strides:
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            digest = hashlib.blake2b(data.data, digest_size=16).digest()
+            self._keys[place] = array, (array.shape, place[2], digest)
+        return self._keys[place][1]
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Readers:
 
     def __init__(self, rw: Rewriter) -> None:
         self._uses, self._live = rw.uses, live_variables(rw.function, rw.uses)
-        self._bound = {b.var for b in bindings_of(rw.function)}
+        self._bound = set(rw.defs)
 
     def of(self, var: relax.Var) -> list[relax.Var | None]:
         """Live readers of `var`, with repeats; None stands for the function's result."""
@@ -69,9 +69,9 @@ def without_leftovers(before: IRModule, result: PassResult) -> PassResult:
     names = {b.var.name for b in bindings_of(before["main"])} - {v.name for v in live_variables(before["main"])}
     dropped: set[Any] = set()
     blocks = []
-    for block in function.body.blocks:
+    for block in function.body.blocks[:]:
         kept = []
-        for binding in block.bindings:
+        for binding in block.bindings[:]:
             if binding.var in live or (binding.var.name in names and binding.var not in dropped):
                 kept.append(binding)
             else:

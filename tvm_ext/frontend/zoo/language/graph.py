@@ -325,6 +325,8 @@ class _Graph:
         inputs += [info(f"past_key_values.{n}", kind, cache) for n in caches]
         logits = info("logits", TensorProto.FLOAT, shape)
         outputs = [logits, *(info(f"present.{n}", kind, cache) for n in caches)]
-        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
+        graph = helper.make_graph(self._nodes, name, inputs, outputs)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="tvm-ext")
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="tvm-ext")
+        model.graph.initializer.extend(self._initializers)  # behind `make_model`, which copies the graph
+        return model
