@@ -174,7 +174,7 @@ def _replaced(body: Any, expressions: Mapping[int, Any]) -> Any:
 
 
 def _with_offsets(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """x[i] as x[i + 0], x[2 * i] as x[2 * i + 0] and x[i - 1] as x[i + -1], in regions too: x[i + 7] at another size."""
+    """x[i] as x[i + 0], x[2 * i] as x[2 * i + 0], x[i - 1] as x[i + -1], in regions too: x[i + 7] at another size."""
 
     def offset(index: Any) -> Any:
         if isinstance(index, tirx.Sub) and isinstance(index.b, tirx.IntImm):
