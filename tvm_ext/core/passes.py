@@ -150,8 +150,8 @@ class CompileContext:
             return make()
         if key not in self.shared:
             self.shared[key] = make()
-        found: Fact = self.shared[key]
-        return found
+        value: Fact = self.shared[key]
+        return value
 
     def fact(self, kind: type[Fact]) -> Fact:
         """What a pass returned of this class.

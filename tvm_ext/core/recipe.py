@@ -165,7 +165,7 @@ class Recipe(abc.ABC, Generic[M]):
         config = self.default(match, machine)
         if self.cuts(match, config):
             return config
-        return min(self.costs_of_any_size(match, machine), key=lambda one: one[1], default=(config, 0.0))[0]
+        return min(self.costs_of_any_size(match, machine), key=lambda pair: pair[1], default=(config, 0.0))[0]
 
     def default(self, match: M, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""

@@ -57,7 +57,7 @@ def _for_both(plan: Plan, group: Group, machine: Machine) -> Plan | None:
     def small(config: Config) -> float:
         return recipe.cost(match, config, machine)
 
-    near = [one for one in recipe.costs_of_any_size(plan.match, machine) if one[1] <= _NEARLY * plan.cost]
+    near = [p for p in recipe.costs_of_any_size(plan.match, machine) if p[1] <= _NEARLY * plan.cost]
     least = min((small(config) for config, _ in near), default=math.inf)
     if not 0 < least < math.inf:
         return None

@@ -48,7 +48,7 @@ def behind_slices(
     for calls in _calls(values, functions):
         bounds = [_bounds(call, axis) for call in calls]
         ranges = [bound for bound in bounds if bound is not None]
-        if len(ranges) < len(bounds) or [*map(len, ranges)] != [*sizes] or len({one.step for one in ranges}) > 1:
+        if len(ranges) < len(bounds) or [*map(len, ranges)] != [*sizes] or len({r.step for r in ranges}) > 1:
             continue
         first, last = (solver.solve(ends) for ends in ([r.start for r in ranges], [r.stop for r in ranges]))
         if first is not None and last is not None:

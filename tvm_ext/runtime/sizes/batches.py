@@ -70,10 +70,10 @@ def run_composed(
                    for i, p in enumerate(places)]  # fmt: skip
         token = IN_FRONT.set({spec.name: start * _each(spec) for spec in inputs})
         try:
-            made_of_piece = function.call(fed, written)
+            values = function.call(fed, written)
         finally:
             IN_FRONT.reset(token)
-        for i, made in enumerate(made_of_piece):
+        for i, made in enumerate(values):
             place = places[i]
             if place is None:  # it does not depend on the rows
                 results[i] = made
