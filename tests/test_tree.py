@@ -1,7 +1,5 @@
 """How large the tree is: modules in a folder, lines of a room; and in what order its tests run."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections import Counter
@@ -21,7 +19,7 @@ BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 8800, "byoc.testing": 1100, "cli": 2350, "core": 5925, "driver": 5325,
     "frontend": 13250, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12150, "precision": 550,
     "quantization": 1400, "rates": 1025, "runtime": 5950, "schedules": 11825, "tuning": 7350, "verification": 2875,
-    "benchmarks": 8175, "tests": 68275,
+    "benchmarks": 8175, "tests": 67225,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
