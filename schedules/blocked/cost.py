@@ -31,10 +31,10 @@ _WIDENING, _WIDENING_BYTES = 1.0, 0.5
 def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
     """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache, threads."""
     threads = threads_for(problem, machine)
-    return {**_tiling(problem, machine, threads), "threads": [threads]}
+    return {**tile_space(problem, machine, threads), "threads": [threads]}
 
 
-def _tiling(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
+def tile_space(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
     """The knobs of :func:`space` but the threads."""
     chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
     return {
@@ -83,7 +83,7 @@ def default(problem: Problem, machine: Machine, threads: int | None = None, unit
         units: those of :func:`cost`.
     """
     threads = threads_for(problem, machine) if threads is None else threads
-    knobs = {**_tiling(problem, machine, threads), "threads": [threads]}
+    knobs = {**tile_space(problem, machine, threads), "threads": [threads]}
     tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]

@@ -45,6 +45,7 @@ from .cost import registers_used as registers_used
 from .cost import space as space
 from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
+from .cost import tile_space as tile_space
 from .prefetch import INPUTS, LINE_BYTES, sprinkle
 from .problem import ROWS_INSIDE
 from .problem import Problem as Problem

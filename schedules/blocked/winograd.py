@@ -70,7 +70,7 @@ class Transform:
         """Inputs along one side of a tile."""
         return int(self.bt.shape[0])
 
-    @property
+    @functools.cached_property
     def additions(self) -> tuple[int, int]:
         """Vector operations of the input and of the output transform of one tile: terms beyond the first, twice."""
         rows = [int(np.count_nonzero(matrix)) - matrix.shape[0] for matrix in (self.bt, self.at)]

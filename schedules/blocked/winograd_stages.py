@@ -24,6 +24,7 @@ from tvm_ext.core.layout import Layout
 from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, unroll_and_vectorize
 from ..steps.storage import Decoding, Reader
+from ..steps.window import Window
 from . import kernel as blocked
 from .convolution import Conv2dMatch, image_in_use
 from .winograd import Transform, transformed
@@ -50,6 +51,35 @@ class WinogradMatch(Conv2dMatch):
 
 
 @dataclass(frozen=True)
+class WinogradShape:
+    """What estimates of a Winograd convolution depend on: groups that differ in their epilogue share it.
+
+    Attributes:
+        problem, window, input_lanes, sizes: of :class:`WinogradMatch`.
+        free: whether images, rows and columns of the result have run-time extents.
+    """
+
+    problem: blocked.Problem
+    window: Window
+    input_lanes: int
+    sizes: tuple[int, ...]
+    free: tuple[bool, bool, bool]
+
+    @staticmethod
+    def of(match: WinogradMatch) -> WinogradShape:
+        """That of a match."""
+        images, rows, columns = (not isinstance(match.group.extent(None, axis), int) for axis in (0, 2, 3))
+        return WinogradShape(match.problem, match.window, match.input_lanes, match.sizes, (images, rows, columns))
+
+    def uncut(self, tiling: Tiling, height: int) -> int:
+        """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""
+        images, rows, columns = self.free
+        if columns or (rows and not height):
+            return tiling.columns
+        return tiling.rows * tiling.columns if images and not height else 1
+
+
+@dataclass(frozen=True)
 class Tiling:
     """Output tiles in units: unit u holds `height` tile rows, all images one below the other.
 
@@ -73,7 +103,7 @@ class Tiling:
     planar: bool
 
     @staticmethod
-    def of(match: WinogradMatch, m: int, height: int) -> Tiling:
+    def of(match: WinogradMatch | WinogradShape, m: int, height: int) -> Tiling:
         """For a height of 0, all images are one unit."""
         rows, columns = (-(-d // m) for d in match.window.out_image)
         images, stride, lanes = match.window.images, match.window.strides[0], match.input_lanes
@@ -107,7 +137,7 @@ class Tiling:
         row = image * self.rows + row
         return tirx.floordiv(row, self.height), tirx.floormod(row, self.height) * self.columns + column
 
-    def problem(self, match: WinogradMatch) -> blocked.Problem:
+    def problem(self, match: WinogradMatch | WinogradShape) -> blocked.Problem:
         """The matmuls of one unit: tiles are the pixels, phases times channels the reduction."""
         p: blocked.Problem = match.problem
         phases = self.stride**2

@@ -15,7 +15,7 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.graph.relax_graph import scalar_of
 from tvm_ext.core.recipe import Group, Match, Miss, Param
 from tvm_ext.ops.kv_cache import Append, Attention
-from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
+from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION, REFUSE_STARTS
 
 from ..steps.arguments import Arguments
 from ..steps.nests import vectors_of
@@ -153,13 +153,17 @@ class Tokens:
         return tirx.min(self._read_long("lengths", sequence) + 1, _long(self._capacity)).astype("int32")
 
     def check(self) -> None:
-        """Have the runtime raise InputError where rows of a token are not within the cache, or have no cosines."""
+        """Have the runtime raise InputError where rows of a token are not within the cache, or have no cosines; and
+        where a token is of no sequence."""
         says = self._match.says
         assert isinstance(says, Append)
         room, positions = self._capacity, "positions" in self._match.operands
         if says.turned and not positions:
             room = min(room, says.turned)
         with T.serial(self.batch) as b:
+            if says.paged:
+                with T.If(self.read("sequences", b) < 0), T.Then():
+                    T.evaluate(T.call_packed(REFUSE_STARTS, says.starts_source))
             start = T.bind(self.stated(b))
             with T.If(tirx.any(start < 0, start > _long(room) - _long(self.steps))), T.Then():
                 T.evaluate(T.call_packed(REFUSE_LENGTH, says.source, self.sequence(b), start, self.steps, room))

@@ -83,7 +83,8 @@ image (float[N, 3, H, W] x) => (float[N, 10] y, float[N, 16, A, B] map) {
 MOVES = """
 <ir_version: 8, opset_import: ["": 17]>
 moves (float[S, 6] x, float[T, 6] z) => (
-  float[R, 6] joined, float[F, 3] flat, float[S, 6] soft, float[C, 6] cut, float[6, S] turned
+  float[R, 6] joined, float[F, 3] flat, float[S, 6] soft, float[C, 6] cut, float[6, S] turned, float[D, 6] stepped,
+  float[E, 6] back
 ) {
   joined = Concat <axis = 0> (x, z)
   to = Constant <value_ints = [-1, 3]> ()
@@ -93,6 +94,14 @@ moves (float[S, 6] x, float[T, 6] z) => (
   end = Constant <value_ints = [9223372036854775807]> ()
   axis = Constant <value_ints = [0]> ()
   cut = Slice(joined, begin, end, axis)
+  from = Constant <value_ints = [1]> ()
+  behind = Constant <value_ints = [26]> ()
+  two = Constant <value_ints = [2]> ()
+  stepped = Slice(x, from, behind, axis, two)
+  last = Constant <value_ints = [20]> ()
+  least = Constant <value_ints = [-100]> ()
+  minus = Constant <value_ints = [-3]> ()
+  back = Slice(x, last, least, axis, minus)
   turned = Transpose <perm = [1, 0]> (x)
 }
 """

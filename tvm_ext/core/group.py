@@ -68,6 +68,7 @@ class Group:
 
     def __init__(self, name: str, function: relax.Function) -> None:
         self.name, self.function, self.extents = name, function, extents_of(function)
+        self._in_use: dict[tuple[int, int], Any] = {}
         self.anchor = str(function.attrs[GROUP])
         constant = {int(i) for i in function.attrs[CONSTANTS]}
         self.weights_in = str(function.attrs.get(WEIGHTS_IN, "memory"))
@@ -157,10 +158,13 @@ class Group:
         shape = self.shape if param is None else param.shape
         if self.extents is None:
             return shape[axis]
-        extent = self.extents[-1 if param is None else self.params.index(param)][axis]
-        if isinstance(extent, int | IntImm):
-            return int(extent)
-        return tirx.min(extent.astype("int32"), tirx.const(shape[axis], "int32"))
+        place = (-1 if param is None else self.params.index(param), axis)
+        if place not in self._in_use:  # recipes ask at each point of a space
+            extent = self.extents[place[0]][axis]
+            number = isinstance(extent, int | IntImm)
+            bound = None if number else tirx.const(shape[axis], "int32")
+            self._in_use[place] = int(extent) if number else tirx.min(extent.astype("int32"), bound)
+        return self._in_use[place]
 
     def __repr__(self) -> str:
         return f"Group({self.name}: {self.anchor} + {list(self.epilogue)} -> {self.shape} {self.dtype})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import bisect
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,6 +109,9 @@ class CompileContext:
         states: numbers of each output of `main` that is an input of the next call, and of that input.
         at: name of the variable of `main` that a pass looks at; "" if it does not say.
         facts: what passes returned, by class.
+        shared: what programs of one model at several sizes have in common (:meth:`once`); None of one program.
+        beside: whether another program of the same model goes through all passes too: what they promise is checked, and
+            who has the work of each node is noted, of that.
     """
 
     machine: Machine
@@ -133,11 +136,22 @@ class CompileContext:
     states: tuple[tuple[int, int], ...] = ()
     at: str = ""
     facts: dict[type, Any] = field(default_factory=dict)
+    shared: dict[Hashable, Any] | None = None
+    beside: bool = False
 
     @property
     def switches(self) -> Switches:
         """What is off in this compile."""
         return self.instruments.switches
+
+    def once(self, key: Hashable, make: Callable[[], Fact]) -> Fact:
+        """What `make` returns, which does not depend on sizes; the same object again for the same key."""
+        if self.shared is None:
+            return make()
+        if key not in self.shared:
+            self.shared[key] = make()
+        value: Fact = self.shared[key]
+        return value
 
     def fact(self, kind: type[Fact]) -> Fact:
         """What a pass returned of this class.
@@ -207,7 +221,8 @@ class Pass(abc.ABC):
             PassError: a condition does not hold, or the pass raised; names this pass and the one before.
         """
         before = f" (after pass {ctx.reports[-1].name!r})" if ctx.reports else ""
-        self._check("needs", self.requires, mod, before)
+        if not ctx.beside:
+            self._check("needs", self.requires, mod, before)
         start, ctx.at = time.perf_counter(), ""
         try:
             result = self.run(mod, ctx)
@@ -217,7 +232,8 @@ class Pass(abc.ABC):
             variable = ctx.at or self._culprit(mod, ctx, error)
             where = at_nodes(ctx.provenance.of(variable), ctx.ownership.types) or (variable and f" at {variable!r}")
             raise failure(PassError, f"pass {self.name!r}{before} failed{where}", error) from error
-        self._check("promises", self.ensures, result.mod, before)
+        if not ctx.beside:
+            self._check("promises", self.ensures, result.mod, before)
         ctx.facts.update({type(fact): fact for fact in result.facts})
         ctx.reports.append(PassReport(self.name, result.fired, result.skipped, time.perf_counter() - start))
         return result
@@ -288,7 +304,7 @@ def run_passes(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, *, ow
         if one.name in ctx.switches.passes:
             continue
         mod = one(mod, ctx).mod
-        if owners:
+        if owners and not ctx.beside:
             ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired, one.role)
         ctx.instruments.see(one.name, mod, ctx)
     return mod

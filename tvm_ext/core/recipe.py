@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -156,13 +156,16 @@ class Recipe(abc.ABC, Generic[M]):
         """The points of the space that :meth:`cuts`, for a group of run-time extents."""
         return (point for point in self.points(match, machine) if self.cuts(match, point))
 
+    def costs_of_any_size(self, match: M, machine: Machine) -> Iterable[tuple[Config, float]]:
+        """:meth:`points_of_any_size`, in order, each with its :meth:`cost`; illegal ones may be left out."""
+        return ((point, self.cost(match, point, machine)) for point in self.points_of_any_size(match, machine))
+
     def default_of_any_size(self, match: M, machine: Machine) -> Config:
         """:meth:`default`, for a group of run-time extents: one that :meth:`cuts`, if there is any."""
         config = self.default(match, machine)
         if self.cuts(match, config):
             return config
-        points = self.points_of_any_size(match, machine)
-        return min(points, key=lambda point: self.cost(match, point, machine), default=config)
+        return min(self.costs_of_any_size(match, machine), key=lambda pair: pair[1], default=(config, 0.0))[0]
 
     def default(self, match: M, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""

@@ -8,9 +8,9 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
@@ -141,6 +141,7 @@ class _Lowering:
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), 0
+        self._shared: dict[Hashable, Any] = {}
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -334,6 +335,7 @@ class _Lowering:
             imported=imported, grows=self._grows,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
+        begun.ctx.shared, begun.ctx.beside = self._shared, probe is not self._probes[0]
         if begun.imported.regions:
             region = begun.imported.regions[0]
             raise NotAlike(f"node {region.nodes[0]!r} runs in {region.backend}, at one size only")

@@ -290,7 +290,8 @@ class GraphImporter(ONNXGraphImporter):
 
     def _known(self, node: onnx.NodeProto) -> bool:
         """Make the outputs of a node constants, if they can be computed now."""
-        arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
+        inputs = [self._nodes[name] if name else None for name in node.input]
+        arrays = known_outputs(node, inputs, self.opset, self.shared.derived if self.shared else None)
         if self._growth and self._growth.decided(f"known {self._top}", arrays is None):
             return False
         if arrays is not None:

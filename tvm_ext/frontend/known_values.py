@@ -7,7 +7,7 @@ shape must be among them: a compiled program has fixed shapes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from ..ops.table import of
 from .checks.refusal import Refusal
 from .reading.walk import attribute
 
+Shared = dict[Hashable, Any] | None
+"""What imports of one model at several sizes have in common; None of a single one."""
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16
 #: The version from which on the axes of Squeeze and Unsqueeze are an input.
@@ -30,23 +32,29 @@ _AXES_ARE_INPUT = 13
 _NUMERIC = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
-def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
+def known_outputs(
+    node: onnx.NodeProto, inputs: Sequence[Any], opset: int, shared: Shared = None
+) -> list[np.ndarray] | None:
     """The outputs of a node whose operands are known.
 
     Args:
         inputs: Relax expression of each input; None for one that is left out.
+        shared: see :func:`evaluated`.
 
     Returns:
         One array an output; None if an operand is not known, an operand or the result is large, or the operator is
         none that shapes are computed with. Quantized constants are among those: they stay as they are.
     """
     if node.op_type == "Constant":
-        return evaluated(node, [], opset) if all(a.name in _NUMERIC for a in node.attribute) else None
+        numeric = all(a.name in _NUMERIC for a in node.attribute)
+        return evaluated(node, [], opset, shared) if numeric else None
     values = _operands(node, inputs)
-    return None if values is None else computed(node, values, opset)
+    return None if values is None else computed(node, values, opset, shared)
 
 
-def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+def computed(
+    node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int, shared: Shared = None
+) -> list[np.ndarray] | None:
     """The outputs of a node for operands given as arrays; None as for :func:`known_outputs`."""
     if node.domain not in ("", "ai.onnx") or (size := _size(node, values)) is None or size > LARGEST:
         return None
@@ -54,18 +62,33 @@ def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: i
         dividend, divisor = map(np.asarray, values)
         if divisor.dtype.kind in "iu" and not ((dividend >= 0).all() and (divisor > 0).all()):
             return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
-    results = evaluated(node, values, opset)
+    results = evaluated(node, values, opset, shared)
     if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
         return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
     return results
 
 
-def evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+def evaluated(
+    node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int, shared: Shared = None
+) -> list[np.ndarray] | None:
     """The outputs of a node by ONNX's evaluator, in the version of an opset; None if it does not know the operator.
 
     Args:
         values: of the inputs; None for one that is left out.
+        shared: outputs of nodes at other sizes of the model, of the same values; this node's are noted there.
     """
+    operands = [value for value in values if value is not None]
+    if shared is None or node.ByteSize() + sum(value.nbytes for value in operands) > LARGEST:
+        return _evaluated(node, values, opset)
+    known = [None if x is None else (x.dtype.str, x.shape, x.tobytes()) for x in values]
+    key = ("evaluated", opset, node.SerializeToString(), tuple(known))
+    if key not in shared:
+        shared[key] = _evaluated(node, values, opset)
+    outputs: list[np.ndarray] | None = shared[key]
+    return outputs
+
+
+def _evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
     feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
     if node.op_type in ("Squeeze", "Unsqueeze") and opset < _AXES_ARE_INPUT:
         node, opset = _with_axes(node, feeds), _AXES_ARE_INPUT

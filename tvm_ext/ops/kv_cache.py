@@ -11,9 +11,9 @@ at row 0 where S is `total`, that of a first prompt, whose sequences may be shor
 operators, and its parser reads them, by :func:`cache_append` and :func:`cached_attention`.
 
 A cache in pages has no sequences of its own: past, present, keys, values (pages, R, G, D). Then each token is a row of
-the batch, S = 1, of sequence `sequences[b]`, whose row r is row r % R of page `table[sequences[b], r // R]`. Sequences
-with a common beginning name the same pages. Kwon et al., "Efficient Memory Management for Large Language Model Serving
-with PagedAttention" (2023).
+the batch, S = 1, of sequence `sequences[b]`, whose row r is row r % R of page `table[sequences[b], r // R]`. What
+is in no sequence has a negative one, and is refused. Sequences with a common beginning name the same pages. Kwon et
+al., "Efficient Memory Management for Large Language Model Serving with PagedAttention" (2023).
 """
 
 from collections.abc import Mapping
@@ -82,6 +82,7 @@ class Append(_Cache):
 
     Attributes:
         source, position_source: the tensors that an error about a length, or a position, or a page, names.
+        starts_source: the tensor that an error about the starts of sequences in pages names.
         turned: positions that keys have cosines for, and calls on values are as far as; 0 if they are not turned.
     """
 
@@ -89,6 +90,7 @@ class Append(_Cache):
     tensors = ("past", "new")
     source: str = ""
     position_source: str = ""
+    starts_source: str = ""
     turned: int = 0
 
 

@@ -15,6 +15,7 @@ streamed once, for small images of many channels.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ from ...blocked.winograd import TILES, WinogradWeight
 from ...blocked.winograd_stages import (
     Tiling,
     WinogradMatch,
+    WinogradShape,
     input_tiles,
     output_tiles,
     schedule_input,
@@ -88,16 +90,11 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         spaces = [
             blocked.space(Tiling.of(match, m, height).problem(match), machine)
             for m in match.sizes
-            for height in self._heights(match, m)
+            for height in _heights(match, m)
         ]
         merged = {k: sorted({v for s in spaces for v in s[k]}) for k in spaces[0]}
-        heights = sorted({h for m in match.sizes for h in self._heights(match, m)})
+        heights = sorted({h for m in match.sizes for h in _heights(match, m)})
         return {"m": match.sizes, "rows": heights, **merged, "threads": blocked.counts_for(match.problem, machine)}
-
-    @staticmethod
-    def _heights(match: WinogradMatch, m: int) -> list[int]:
-        rows = -(-match.window.out_image[0] // m)
-        return [0, *sorted({h for h in (1, 2, 3, 4, 6, 8, 14, 28, rows) if h <= rows})]
 
     def default(self, match: WinogradMatch, machine: Machine) -> Config:
         best: Config = {}
@@ -114,28 +111,14 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         """Register tiles begin where rows of tiles do, if those have run-time extents, else where images do; no partial
         sums of all tiles are kept."""
         tiling = Tiling.of(match, config["m"], config["rows"])
-        row = self._uncut(match, tiling, config["rows"])
+        row = WinogradShape.of(match).uncut(tiling, config["rows"])
         return row == 1 or (row % config["tile_p"] == 0 and config["chunk"] == tiling.problem(match).blocks)
 
-    @staticmethod
-    def _uncut(match: WinogradMatch, tiling: Tiling, height: int) -> int:
-        """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""
-        group = match.group
-        batch, rows, columns = (not isinstance(group.extent(None, axis), int) for axis in (0, 2, 3))
-        if columns or (rows and not height):
-            return tiling.columns
-        return tiling.rows * tiling.columns if batch and not height else 1
-
     def points_of_any_size(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
-        for m, height in ((m, height) for m in match.sizes for height in self._heights(match, m)):  # noqa: B020
-            tiling = Tiling.of(match, m, height)
-            problem, row = tiling.problem(match), self._uncut(match, tiling, height)
-            knobs = dict(blocked.space(problem, machine))
-            knobs["chunk"] = [problem.blocks] if row > 1 else knobs["chunk"]
-            knobs["tile_p"] = [p for p in knobs["tile_p"] if row % p == 0 or row == 1]
-            threads = blocked.counts_for(match.problem, machine)[-1]
-            for values in itertools.product(*({**knobs, "threads": [threads]}).values()):
-                yield {"m": m, "rows": height, **dict(zip(knobs, values, strict=True)), "threads": threads}
+        return (config for config, _ in self.costs_of_any_size(match, machine))
+
+    def costs_of_any_size(self, match: WinogradMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
+        return ((dict(config), cost) for config, cost in _costs_of_any_size(WinogradShape.of(match), machine))
 
     def candidates(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
         """For each tile size and height, the configuration with the best register tile, on the default's threads."""
@@ -145,7 +128,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
 
     def _by_height(self, match: WinogradMatch, machine: Machine, m: int, threads: int) -> Iterator[Config]:
         """For each height, the configuration with the best register tile."""
-        for height in self._heights(match, m):
+        for height in _heights(match, m):
             tiling = Tiling.of(match, m, height)
             # A unit of some rows is one thread's, whatever the machine has: one search serves all numbers of threads.
             alone = machine.with_threads(1) if height else machine
@@ -159,9 +142,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             return math.inf
         if config["rows"] and tiling.units % threads:
             return math.inf
-        transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
-        extra = seconds(transforms, _moved(tiling, problem, config, machine), machine, 1)
-        extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
+        extra = _transform_seconds(tiling, problem, config, machine)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
     def sharing(self, match: WinogradMatch, config: Config, machine: Machine) -> Sharing:
@@ -224,6 +205,41 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
         schedule_input(sch, tiling, 1 if config["rows"] else threads)
         schedule_planes(sch, tiling, threads)
+
+
+def _heights(match: WinogradMatch | WinogradShape, m: int) -> list[int]:
+    rows = -(-match.window.out_image[0] // m)
+    return [0, *sorted({h for h in (1, 2, 3, 4, 6, 8, 14, 28, rows) if h <= rows})]
+
+
+@functools.lru_cache(maxsize=16)
+def _costs_of_any_size(shape: WinogradShape, machine: Machine) -> tuple[tuple[Mapping[str, Any], float], ...]:
+    """Legal points at which the loops of a kernel end where run-time extents do, on most threads, and their costs."""
+    out: list[tuple[Mapping[str, Any], float]] = []
+    threads = blocked.counts_for(shape.problem, machine)[-1]
+    for m, height in ((m, height) for m in shape.sizes for height in _heights(shape, m)):  # noqa: B020
+        tiling = Tiling.of(shape, m, height)
+        if height and tiling.units % threads:
+            continue
+        problem, row = tiling.problem(shape), shape.uncut(tiling, height)
+        knobs = {**blocked.tile_space(problem, machine, threads), "threads": [threads]}
+        knobs["chunk"] = [problem.blocks] if row > 1 else knobs["chunk"]
+        knobs["tile_p"] = [p for p in knobs["tile_p"] if row % p == 0 or row == 1]
+        extra = _transform_seconds(tiling, problem, {"rows": height, "threads": threads}, machine)
+        tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
+        legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if blocked.tile_fits(problem, t, machine)]
+        rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
+        configs = [{"m": m, "rows": height, **tile, **others} for tile in legal for others in rest]
+        out += [(c, extra + blocked.cost(problem, c, machine, tiling.units, apart=height > 0)) for c in configs]
+    return tuple(out)
+
+
+def _transform_seconds(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> float:
+    """Both transforms, and what they move; register tiles are no part of it."""
+    threads = config["threads"]
+    transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
+    extra = seconds(transforms, _moved(tiling, problem, config, machine), machine, 1)
+    return extra + (0 if config["rows"] else 2) * launch_seconds(machine, threads)
 
 
 def _moved(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> list[Stream]:

@@ -19,7 +19,7 @@ from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, op_name, shape_of
 from ...core.group import RECIPE
 from ...core.sizes import EXTENTS, SYMBOLS
-from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
+from ...runtime.memory.cache_lengths import REFUSALS
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _check_of(rewriter: Rewriter, call: Any, roots: Mapping[Any, Any]) -> Check 
 
 
 def _refuses(statement: Any) -> bool:
-    return any(one.value in (REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION) for one in nodes_of(statement, StringImm))
+    return any(one.value in REFUSALS for one in nodes_of(statement, StringImm))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -66,7 +66,7 @@ def _plan(rw: Rewriter) -> dict[relax.Var, Callable[[Rewriter], Any]]:
         if norm is None:
             continue
         fold = norm if isinstance(norm, str) else _match(norm, rw, readers)
-        weight = _new_weight(fold) if isinstance(fold, _Fold) else fold
+        weight = _new_weight(fold, rw.ctx) if isinstance(fold, _Fold) else fold
         if isinstance(weight, str):
             rw.skip(weight, binding.var)
         elif isinstance(fold, _Fold) and weight is not None:
@@ -106,7 +106,7 @@ def _bias_add(norm: BatchNorm, rw: Rewriter) -> tuple[relax.Var, np.ndarray] | N
     return None
 
 
-def _new_weight(fold: _Fold) -> GenericConst | str:
+def _new_weight(fold: _Fold, ctx: CompileContext) -> GenericConst | str:
     """The scaled weight, or why it cannot be scaled."""
     weight, scale = view_of(fold.call.args[1]), fold.norm.scale
     if weight is None:
@@ -117,6 +117,11 @@ def _new_weight(fold: _Fold) -> GenericConst | str:
         return factor
     if not (np.isfinite(scale).all() and np.isfinite(fold.shift).all()):
         return "scale or shift of the batch norm is not finite"
+    key = ("scaled weight", fold.call.args[1], factor.shape, factor.tobytes())
+    return ctx.once(key, lambda: _scaled(weight, factor))
+
+
+def _scaled(weight: np.ndarray, factor: np.ndarray) -> GenericConst | str:
     with np.errstate(over="ignore"):
         scaled = np.empty_like(weight)
         np.multiply(weight, factor, out=scaled, dtype=np.float64, casting="same_kind")

@@ -26,7 +26,7 @@ from .compute_constants import MOST_ELEMENTS
 from .generalize import EqualAtBounds, NotAlike
 from .patterns import patterns_of
 from .solver import Solver
-from .windows import behind_windows
+from .windows import behind_slices, behind_windows
 
 Extents = tuple[Any, ...]
 """The run-time extent of each dimension of a tensor: a number, or an int64 expression over symbols."""
@@ -78,6 +78,7 @@ class Alignment:
     def __init__(self, modules: Sequence[IRModule], solver: Solver, values: bool = True) -> None:
         self._modules, self._solver, self._values = modules, solver, values
         self._likely: tuple[tuple[int, Any], ...] = ()
+        self._bound: tuple[Sequence[Any], Sequence[relax.Function]] = ((), ())
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.varying: dict[tuple[str, int], bool] = {}
@@ -111,6 +112,7 @@ class Alignment:
         groups = [function for function in functions if isinstance(function, relax.Function)]
         before = [dim for extents in operands for dim in extents]
         self._likely = tuple(behind_windows(values, groups, before, self._solver))
+        self._bound = (values, groups)
         self._note([b.var for b in bindings])
         if self._likely and isinstance(own := self.extents[name], tuple):
             self.windows += [dim for dim in own if not isinstance(dim, int)]
@@ -170,6 +172,8 @@ class Alignment:
         extent = values[0] if len(set(values)) == 1 else next(likely, None)
         if extent is None:
             extent = self._solver.solve(values)
+        if extent is None:
+            extent = behind_slices(*self._bound, axis, values, self._solver)
         if extent is None:
             raise NotAlike(f"a dimension of {list(values)} at the sizes tried is no function of them that is known",
                            variable)  # fmt: skip

@@ -55,9 +55,7 @@ def _for_both(plan: Plan, group: Group, machine: Machine) -> Plan | None:
     def small(config: Config) -> float:
         return recipe.cost(match, config, machine)
 
-    points = recipe.points_of_any_size(plan.match, machine)
-    near = [(c, cost) for c in points
-            if (cost := recipe.cost(plan.match, c, machine)) <= _NEARLY * plan.cost]  # fmt: skip
+    near = [p for p in recipe.costs_of_any_size(plan.match, machine) if p[1] <= _NEARLY * plan.cost]
     least = min((small(config) for config, _ in near), default=math.inf)
     if not 0 < least < math.inf:
         return None

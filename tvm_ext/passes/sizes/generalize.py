@@ -171,10 +171,12 @@ def _replaced(body: Any, expressions: Mapping[int, Any]) -> Any:
 
 
 def _with_offsets(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """x[i] as x[i + 0], in regions too: x[i + 7] at another size."""
+    """x[i] as x[i + 0], x[2 * i] as x[2 * i + 0], x[i - 1] as x[i + -1], in regions too: x[i + 7] at another size."""
 
     def offset(index: Any) -> Any:
-        return tirx.Add(index, tirx.IntImm(index.ty.dtype, 0)) if isinstance(index, tirx.Var) else index
+        if isinstance(index, tirx.Sub) and isinstance(index.b, tirx.IntImm):
+            return tirx.Add(index.a, tirx.IntImm(index.b.ty.dtype, -int(index.b)))
+        return tirx.Add(index, tirx.IntImm(index.ty.dtype, 0)) if isinstance(index, tirx.Var | tirx.Mul) else index
 
     body = tvm_ffi.structural_map(function.body, [
         (TensorLoad, lambda load: tirx.BufferLoad(load.source, [offset(index) for index in load.indices])),

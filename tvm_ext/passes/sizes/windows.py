@@ -1,6 +1,7 @@
-"""Sizes of images behind convolutions and pools, as expressions of those before.
+"""Sizes behind convolutions and pools, as expressions of those before; and behind slices, of their bounds.
 
 conv2d of H, kernel 3, stride 2, padding 1 and 1   ->   (H + 1) // 2
+x[-13:26:2] of S rows                              ->   (min(S, 26) - max(S - 13, 0) + 1) // 2
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,7 @@ def behind_windows(
         values: what is bound, at each size; of calls of groups, `functions` are the groups.
         before: extents of the operands' dimensions.
     """
-    rows = [[b.value for b in bindings_of(function)] for function in functions] or [[value] for value in values]
-    for calls in zip(*rows, strict=False):
+    for calls in _calls(values, functions):
         windows = [tuple(_windows(call)) for call in calls]
         for axis, shift, stride in windows[0] if len(set(windows)) == 1 else ():  # not of pads that grow with the size
             sizes = tuple((shape_of(call.args[0]) or ())[axis] for call in calls)
@@ -32,6 +32,47 @@ def behind_windows(
             if dim is not None:
                 moved = dim + shift if shift >= 0 else dim - (-shift)
                 yield axis, tirx.floordiv(moved, tirx.IntImm("int64", stride)) if stride > 1 else moved
+
+
+def behind_slices(
+    values: Sequence[Any], functions: Sequence[relax.Function], axis: int, sizes: Sequence[int], solver: Solver
+) -> Any:
+    """The extent of an axis of a slice, where its bounds are functions of sizes that are known; else None.
+
+    Args:
+        values, functions: see :func:`behind_windows`.
+        sizes: of the axis, at each size.
+    """
+    for calls in _calls(values, functions):
+        bounds = [_bounds(call, axis) for call in calls]
+        ranges = [bound for bound in bounds if bound is not None]
+        if len(ranges) < len(bounds) or [*map(len, ranges)] != [*sizes] or len({r.step for r in ranges}) > 1:
+            continue
+        first, last = (solver.solve(ends) for ends in ([r.start for r in ranges], [r.stop for r in ranges]))
+        if first is not None and last is not None:
+            step = abs(ranges[0].step)
+            span = last - first if ranges[0].step > 0 else first - last
+            return tirx.floordiv(span + (step - 1), tirx.IntImm("int64", step)) if step > 1 else span
+    return None
+
+
+def _calls(values: Sequence[Any], functions: Sequence[relax.Function]) -> Iterator[tuple[Any, ...]]:
+    """What is bound, at each size; of calls of groups, what is in those."""
+    rows = [[b.value for b in bindings_of(function)] for function in functions] or [[value] for value in values]
+    return zip(*rows, strict=False)
+
+
+def _bounds(call: Any, axis: int) -> range | None:
+    """What a slice takes of an axis; None if it is none, or takes all of it."""
+    if not isinstance(call, Call) or op_name(call) != "relax.strided_slice":
+        return None
+    size, rank = (shape_of(call.args[0]) or ())[axis : axis + 1], len(shape_of(call.args[0]) or ())
+    operands = [[int(getattr(field, "value", field)) for field in operand.fields] for operand in call.args[1:]]
+    axes, begin, end, *steps = operands
+    for place, number in enumerate(axes):
+        if number % max(rank, 1) == axis and size:
+            return range(*slice(begin[place], end[place], steps[0][place] if steps else 1).indices(size[0]))
+    return None
 
 
 def _windows(call: Any) -> Iterator[tuple[int, int, int]]:

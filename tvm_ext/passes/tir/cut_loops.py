@@ -79,9 +79,11 @@ class _Cut:
         function = self._function
         body = normal(sunk(self._with_symbols(function.body)), self._arithmetic, self.extents)
         body = guarded(body, self.extents, self._arithmetic)
-        body, crossed = cross(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
-        body, bases = based(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
-        self._views = Views(body, self._arithmetic)
+        views = Views(body, self._arithmetic)
+        body, crossed = cross(body, self.extents, views, self._arithmetic)
+        views = Views(body, self._arithmetic) if crossed.tops else views
+        body, bases = based(body, self.extents, views, self._arithmetic)
+        self._views = Views(body, self._arithmetic) if bases else views
         nests: dict[Any, set[Any]] = {}
         self._find_nests(body, nests)
         symbols = {*self.symbols, *self.symbols.values()}

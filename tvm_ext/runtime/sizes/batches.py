@@ -10,6 +10,7 @@ import numpy as np
 
 from ..function import Function
 from ..memory.arrays import Arrays, Places, aligned_empty
+from ..memory.cache_lengths import IN_FRONT
 from ..spec import Specs, TensorSpec
 from .symbols import multiple_of_symbol
 
@@ -60,7 +61,12 @@ def run_composed(
         function = functions[size]
         written = [p if p is not None and stop - start == size and function.takes(i, p) else None
                    for i, p in enumerate(places)]  # fmt: skip
-        for i, made in enumerate(function.call(fed, written)):
+        token = IN_FRONT.set({spec.name: start * _each(spec) for spec in inputs})
+        try:
+            values = function.call(fed, written)
+        finally:
+            IN_FRONT.reset(token)
+        for i, made in enumerate(values):
             place = places[i]
             if place is None:  # it does not depend on the rows
                 results[i] = made
@@ -75,8 +81,13 @@ def _part(array: np.ndarray, spec: TensorSpec, start: int, stop: int) -> np.ndar
     axis = spec.batch_axis
     if axis is None:
         return array
-    each, _ = multiple_of_symbol(str(spec.shape[axis]))
+    each = _each(spec)
     return array[(slice(None),) * axis + (slice(start * each, stop * each),)]
+
+
+def _each(spec: TensorSpec) -> int:
+    """How many rows of a tensor belong to a row of the batch; 0 if it has none."""
+    return 0 if spec.batch_axis is None else multiple_of_symbol(str(spec.shape[spec.batch_axis]))[0]
 
 
 def _filled(part: np.ndarray, spec: TensorSpec, size: int) -> np.ndarray:

@@ -84,6 +84,9 @@ def test_rows_and_pages_outside_of_the_cache_are_refused_by_name() -> None:
         table[0, number] = page
         with pytest.raises(InputError, match=rf"'x0_7': {page} is page {number} of sequence 0"):
             compiled.run({**feeds, "x0_7": table})
+    for starts in ([0, 2, 1], [1, 2, 3], [-1, 2, 3], [0, 2**31 - 1, -1], [0, 3, 2], [0, 2, 2], [0, 2, 4]):
+        with pytest.raises(InputError, match="'x0_5': tokens at which sequences start"):
+            compiled.run({**feeds, "x0_5": np.int32(starts)})
     unread = feeds["x0_7"].copy()
     unread[:, 2] = PAGES  # no row is there yet
     for name, result in compiled.run({**feeds, "x0_7": unread}).items():

@@ -104,13 +104,14 @@ def rows_of(inputs: Any, heads: int, groups: int, rank: int) -> dict[str, Any]:
     return dict(zip(("query", "key", "value"), rows if len(rows) == 3 else rows * 3, strict=True))
 
 
-def over_cache(operands: dict[str, Any], inputs: Any, attributes: Attributes, sources: tuple[int, int]) -> Any:
+def over_cache(operands: dict[str, Any], inputs: Any, attributes: Attributes, sources: tuple[int, ...]) -> Any:
     """The outputs of a node over a cache: the attention, and keys and values with new rows in them.
 
     Args:
         operands: of :func:`rows_of`, and what else attention reads, by its role; None for what is left out.
         inputs: of the node: the fourth and fifth are the past.
-        sources: numbers of the inputs that an error about a length, and a position, names.
+        sources: numbers of the inputs that an error about a length, and a position, names; of a cache in pages, and
+            about starts.
 
     Raises:
         Refusal: a head has no room for all that is turned.
@@ -124,7 +125,8 @@ def over_cache(operands: dict[str, Any], inputs: Any, attributes: Attributes, so
         raise Refusal("more cosines than pairs in a head")
     joint, interleaved = inputs[1] is None, bool(attributes.get("rotary_interleaved", 0))
     names = [*graph_of(attributes).node.input, *[""] * 5]
-    checked = {"source": names[sources[0]], "position_source": names[sources[1]], "turned": turned}
+    kinds = ("source", "position_source", "starts_source")
+    checked = {**{kind: names[number] for kind, number in zip(kinds, sources, strict=False)}, "turned": turned}
     key = Append(appended, heads if joint else 0, interleaved, **checked)
     rest = tuple(role for role in appended if role not in ("cos", "sin"))
     value = Append(rest, heads + groups if joint else 0, **checked)
@@ -226,7 +228,7 @@ def paged_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
         if inputs[8] is None or inputs[9] is None:
             raise Refusal("do_rotary without cos_cache and sin_cache")
         operands |= {"cos": inputs[8], "sin": inputs[9]}
-    return over_cache(operands, inputs, attributes, sources=(6, 7))
+    return over_cache(operands, inputs, attributes, sources=(6, 7, 5))
 
 
 def _places(inputs: Any, tokens: int) -> dict[str, Any]:
@@ -235,13 +237,28 @@ def _places(inputs: Any, tokens: int) -> dict[str, Any]:
     Raises:
         Refusal: shapes that fit no number of sequences.
     """
-    starts, before, table = (static_shape(inputs[number], _INPUTS[number]) for number in (5, 6, 7))
-    if len(table) != 2 or before != table[:1] or starts != (table[0] + 1,):
-        raise Refusal(f"{starts} starts, {before} lengths and a table of shape {table}; (b + 1), (b) and (b, n) fit")
+    begins, before, table = (static_shape(inputs[number], _INPUTS[number]) for number in (5, 6, 7))
+    if len(table) != 2 or before != table[:1] or begins != (table[0] + 1,):
+        raise Refusal(f"{begins} starts, {before} lengths and a table of shape {table}; (b + 1), (b) and (b, n) fit")
+    starts = inputs[5]
     place = constant(np.arange(tokens), "int32")
     column = emit(relax.op.reshape(place, (tokens, 1)))
-    begun = relax.op.greater_equal(column, emit(relax.op.strided_slice(inputs[5], [0], [1], [table[0]])))
+    begun = relax.op.greater_equal(column, emit(relax.op.strided_slice(starts, [0], [1], [table[0]])))
     sequences = emit(relax.op.sum(emit(relax.op.astype(emit(begun), "int32")), 1))
-    first = emit(relax.op.take(inputs[5], sequences, 0, mode="clip"))
+    first = emit(relax.op.take(starts, sequences, 0, mode="clip"))
     rows = emit(relax.op.take(inputs[6], sequences, 0, mode="clip"))
+    sequences = emit(relax.op.where(_misplaced(starts, tokens, table[0]), constant([-1], "int32"), sequences))
     return {"lengths": emit(rows + emit(place - first)), "sequences": sequences, "table": inputs[7]}
+
+
+def _misplaced(starts: Any, tokens: int, count: int) -> Any:
+    """Whether a token is in none of `count` sequences, or one starts before the sequence before it; (1,)."""
+
+    def part(low: int, high: int) -> Any:
+        return emit(relax.op.strided_slice(starts, [0], [low], [high]))
+
+    ends = emit(relax.op.concat([part(0, 1), part(count, count + 1)]))
+    outside = emit(relax.op.not_equal(ends, constant([0, tokens], "int32")))
+    wrong = emit(relax.op.concat([outside, emit(relax.op.less(part(1, count + 1), part(0, count)))]))
+    number = emit(relax.op.sum(emit(relax.op.astype(wrong, "int32")), 0, True))
+    return emit(relax.op.greater(number, constant([0], "int32")))

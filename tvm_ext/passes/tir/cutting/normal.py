@@ -48,9 +48,12 @@ def normal(body: Any, arithmetic: Arithmetic, extents: Extents) -> Any:
     body = _inlined(body, arithmetic)
     for _ in range(_ROUNDS):
         before, views = body, Views(body, arithmetic)
-        body = _split(body, views, arithmetic, symbolic_variables(body, extents, views))
-        views = Views(body, arithmetic)
-        body = _joined(body, views, arithmetic, symbolic_variables(body, extents, views))
+        symbolic = symbolic_variables(body, extents, views)
+        body = _split(body, views, arithmetic, symbolic)
+        if not body.same_as(before):
+            views = Views(body, arithmetic)
+            symbolic = symbolic_variables(body, extents, views)
+        body = _joined(body, views, arithmetic, symbolic)
         if body.same_as(before):
             break
     return body
@@ -140,6 +143,7 @@ def _quotients(body: Any, views: Views) -> Iterator[tuple[Affine, int]]:
     """What is divided in a body, or whose remainder is taken, as a sum, with the divisor."""
     nodes, accesses = nodes_by_kind(body, _DIVISIONS, _ACCESSES)
     indices = [index for access in accesses for index in views.of(access)[1]]
+    indices = [index for index in indices if not isinstance(index, Var | tirx.IntImm)]
     for node in (*nodes, *(node for index in indices for node in nodes_of(index, _DIVISIONS))):
         if isinstance(node.b, tirx.IntImm) and int(node.b) > 1 and "int" in str(node.a.ty.dtype):
             yield Affine.of(unwrapped(node.a)), int(node.b)
@@ -270,16 +274,22 @@ def _pair(nest: tirx.For, views: Views, arithmetic: Arithmetic, symbolic: set[An
     """The variables of a loop over shares and of the loop over what is in one, and the nest in which all indices have
     them as k (size * first + second); None if there are none."""
     loops, _ = chain_of(nest)
-    for first in loops:
-        shares = SHARED in first.annotations or is_kind(first, PARALLEL)
-        if not shares or first.loop_var not in arithmetic.extents or first.loop_var not in symbolic:
-            continue
+    shares = [loop for loop in loops if SHARED in loop.annotations or is_kind(loop, PARALLEL)]
+    shares = [loop for loop in shares if loop.loop_var in arithmetic.extents and loop.loop_var in symbolic]
+    if not shares:
+        return None
+    divided = {var for node in nodes_of(nest, _DIVISIONS) for var in variables_of(node)}
+    own = list(_sums(nest))
+    for first in shares:
         for second in loops[loops.index(first) + 1 :]:
             size = arithmetic.extents.get(second.loop_var)
             if size is None:
                 continue
-            whole = _whole(nest, first.loop_var, second.loop_var, size)
-            factors = [(s.terms.get(first.loop_var, 0), s.terms.get(second.loop_var, 0)) for s in _sums(whole)]
+            whole, sums = nest, own
+            if second.loop_var in divided:
+                whole = _whole(nest, first.loop_var, second.loop_var, size)
+                sums = list(_sums(whole))
+            factors = [(s.terms.get(first.loop_var, 0), s.terms.get(second.loop_var, 0)) for s in sums]
             if not any(f for f, _ in factors) or not all(f == size * s for f, s in factors):
                 continue
             if any(loop.loop_var.same_as(second.loop_var) for loop in shareable(*chain_of(whole), views, arithmetic)):
