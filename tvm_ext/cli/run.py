@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ToolError
+from ..runtime.files import make_folder
 from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
 from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
@@ -76,11 +75,7 @@ def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]
         save_npz(args.output, outputs)
         written.append(args.output)
     if args.output_dir:
-        folder = pathlib.Path(args.output_dir)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ToolError(f"{folder}: cannot be made ({error.strerror})", fix="give another --output-dir") from error
+        folder = make_folder(args.output_dir)
         for name, value in outputs.items():
             path = folder / f"{name.replace('/', '_') or '_'}.npy"
             save_npy(path, value)

@@ -119,27 +119,23 @@ class MetaScheduleRun:
 
 
 class _Clock:
-    """Counts trials, tells of them, and ends the session in time."""
+    """Counts trials, of which the recipe's default is a kernel's first; tells of them; ends the session in time."""
 
     def __init__(self, budget: Budget, tell: Callable[[Event], None], kernels: Mapping[str, Workload]) -> None:
         self.started, self.count = time.monotonic(), 0
         self._budget, self._tell = budget, tell
-        self._first = dict.fromkeys(kernels, math.nan)
-        self._best = dict.fromkeys(kernels, math.inf)
         self._trials: dict[str, list[Trial]] = {name: [] for name in kernels}
 
     def __call__(self, trial: Trial) -> None:
-        if math.isnan(self._first[trial.kernel]):
-            self._first[trial.kernel] = trial.seconds  # the recipe's default is measured first
-        better = trial.seconds < self._best[trial.kernel]
-        self._best[trial.kernel] = trial.best
-        self._trials[trial.kernel].append(trial)
+        mine = self._trials[trial.kernel]
+        better = trial.seconds < (mine[-1].best if mine else math.inf)
+        mine.append(trial)
         self.count += 1
         elapsed = time.monotonic() - self.started
         left = None if self._budget.minutes is None else max(0.0, 60 * self._budget.minutes - elapsed)
         self._tell({
             "event": "trial", "task": trial.kernel, "trial": self.count, "of": self._budget.trials,
-            "seconds": trial.seconds, "best": trial.best, "default": self._first[trial.kernel], "flops": 0.0,
+            "seconds": trial.seconds, "best": trial.best, "default": mine[0].seconds, "flops": 0.0,
             "better": better, "error": trial.error, "detail": trial.detail, "discarded": False, "config": {},
             "elapsed": elapsed, "left": left,
         })  # fmt: skip
@@ -150,8 +146,8 @@ class _Clock:
         """What became of a kernel."""
         trials = self._trials[kernel]
         failed, wrong = sum(bool(t.error) for t in trials), sum(t.error == "wrong" for t in trials)
-        best = self._best[kernel]
+        default, best = (trials[0].seconds, trials[-1].best) if trials else (math.nan, math.nan)
         return TaskRow(
-            kernel, int(workload.weight), 0, len(trials), failed, wrong, self._first[kernel],
-            best if math.isfinite(best) else math.nan, None, "MetaSchedule", {}, best < self._first[kernel],
+            kernel, int(workload.weight), 0, len(trials), failed, wrong, default,
+            best if math.isfinite(best) else math.nan, None, "MetaSchedule", {}, best < default,
         )  # fmt: skip

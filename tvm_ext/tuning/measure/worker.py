@@ -1,4 +1,4 @@
-"""A worker process: reads a JSON object a line, answers with one. Started by :mod:`.process`; it imports once.
+"""A worker process: reads a JSON object a line, answers with one. Started by :mod:`.pool`; it imports once.
 
     {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02], ...}     the first one
     {"do": "reference", "task": key, "describe": {...}, "path": ...}           save what the unscheduled function gives

@@ -6,22 +6,56 @@ object itself needs none of them, nor do the rules for CPUs that are used here (
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Sequence
 from typing import Any
 
 from tvm.ir import IRModule
+from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule import TuneContext, _ffi_api
-from tvm.s_tir.meta_schedule.mutator import MutateTileSize
+from tvm.s_tir.meta_schedule.mutator import MutateTileSize, PyMutator
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply, ScheduleFn
+from tvm.s_tir.schedule import Trace
 
 from ...core.machine import Machine, available_cores
 from .designs import Design, NoDesign
 from .logs import log_function
-from .mutator import MutateCategorical
 
 #: How often a mutation changes tile sizes, and how often a categorical decision.
 _TILES, _CATEGORIES = 0.8, 0.2
+
+
+@derived_object
+class MutateCategorical(PyMutator):
+    """One `sample_categorical` decision of a trace becomes another one, by the probabilities of its candidates.
+
+    TVM's mutators for CPUs change tile sizes, unrolling and parallel loops only.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self._seed = seed
+        self._random = random.Random(seed)
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        """Nothing of the context is needed."""
+
+    def apply(self, trace: Trace, _: Any) -> Trace | None:
+        """The trace with one decision changed; None if it has none that can be."""
+        choices = [inst for inst in trace.insts if inst.kind.name == "SampleCategorical" and len(inst.attrs[0]) > 1]
+        if not choices:
+            return None
+        inst = self._random.choice(choices)
+        old = int(trace.get_decision(inst))
+        weights = [0.0 if i == old else float(p) for i, p in enumerate(inst.attrs[1])]
+        (new,) = self._random.choices(range(len(weights)), weights)
+        return trace.with_decision(inst, new, remove_postproc=True)
+
+    def clone(self) -> Any:
+        """A mutator that draws the same numbers."""
+        return MutateCategorical(self._seed)
 
 
 def space_of(designs: Sequence[Design], seed: int) -> Any:
@@ -30,18 +64,14 @@ def space_of(designs: Sequence[Design], seed: int) -> Any:
         return PostOrderApply(sch_rules="llvm", postprocs="llvm", mutator_probs="llvm")
 
     def generate(sch: Schedule) -> list[Schedule]:
-        made = (_designed(design, sch.copy()) for design in designs)
-        return [one for one in made if one is not None]
+        schedules = []
+        for design in designs:
+            with contextlib.suppress(NoDesign):
+                schedules.append(design(sch.copy()))
+        return schedules
 
     mutators = {MutateTileSize(): _TILES, MutateCategorical(seed): _CATEGORIES}
     return ScheduleFn(generate, sch_rules=[], postprocs=[], mutator_probs=mutators)
-
-
-def _designed(design: Design, sch: Schedule) -> Schedule | None:
-    try:
-        return design(sch)
-    except NoDesign:
-        return None
 
 
 def context_of(name: str, mod: IRModule, machine: Machine, space: Any, strategy: Any, seed: int) -> TuneContext:

@@ -173,17 +173,14 @@ class Recorder:
             self._commit(number, list(one.costs) if good else [FAILED_SECONDS])
             if good and not one.discarded:
                 self.best[task.name] = min(self.best.get(task.name, float("inf")), float(np.median(one.costs)))
-            yield number, RunnerResult(list(one.costs), None) if good else RunnerResult(None, _message(one))
+            why = None if good else f"{one.error or 'no time'}: {one.detail}"
+            yield number, RunnerResult(list(one.costs) if good else None, why)
             self.on_trial(task.name, one)
 
     def _commit(self, number: int, seconds: Sequence[float]) -> None:
         candidate = self.batch.candidates[number]
         record = TuningRecord(candidate.sch.trace, self.batch.stored, list(seconds), self.target, candidate.args_info)
         self.database.commit_tuning_record(record)
-
-
-def _message(one: Measurement) -> str:
-    return f"{one.error or 'no time'}: {one.detail}"
 
 
 @derived_object

@@ -22,11 +22,10 @@ from ...core.records.schedule_database import FAILED_SECONDS, RECORDS, WORKLOADS
 from ..measure.measurement import Measurement, Measurer
 from .context import context_of, space_of
 from .cost_model import BoundedModel, train_with
-from .designs import Design
+from .designs import Design, Workload
 from .measuring import Batch, Budget, ModuleTask, NumberingBuilder, PoolRunner, Recorder
 from .strategy import NewCandidates, trace_text
 from .summary import KernelSummary, Trial
-from .workload import Workload
 
 #: Candidates of one kernel between two searches, at most and at least: each search costs as much as some trials.
 BATCH, SMALL_BATCH = 32, 8
