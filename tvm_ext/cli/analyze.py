@@ -27,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
 
     with Progress(f"analyzing {args.model}"):
         analysis = analyze(model_of(args.model), **compile_options(args))
-    print_result(args, analysis.as_dict(), analysis.text(args.by, max(args.top, 0)))
-    return 0 if analysis.ok else 3
+    text = analysis.text(args.by, max(args.top, 0))
+    return print_result(args, analysis.as_dict(), text, code=0 if analysis.ok else 3)

@@ -40,8 +40,7 @@ def run(args: argparse.Namespace) -> int:
         **compile_options(args),
     )  # fmt: skip
     result = replace(result, commands=tuple(_command(args, command) for command in result.commands))
-    print_result(args, {**result.as_dict(), "model": args.model}, result)
-    return 0 if result.ok else 1
+    return print_result(args, {**result.as_dict(), "model": args.model}, result, code=0 if result.ok else 1)
 
 
 def _command(args: argparse.Namespace, command: str) -> str:

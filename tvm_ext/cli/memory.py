@@ -31,5 +31,4 @@ def run(args: argparse.Namespace) -> int:
     plan = memory_plan(compile_with_progress(args, model_of(args.model)), batch=args.batch)
     if args.svg:
         write_text(args.svg, plan.svg())
-    print_result(args, plan.as_dict(), f"{plan}\nwrote {args.svg}" if args.svg else plan)
-    return 0
+    return print_result(args, plan.as_dict(), plan, f"wrote {args.svg}" if args.svg else "")

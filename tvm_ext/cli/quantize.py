@@ -64,5 +64,4 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown:
         write_text(args.markdown, result.markdown())
     written = f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model"
-    print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, f"{result}\n{written}")
-    return 0
+    return print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, result, written)

@@ -34,5 +34,4 @@ def run(args: argparse.Namespace) -> int:
             profile=not args.no_profile, rounds=args.rounds, seed=args.seed,
             on_step=lambda step: progress.tell(f"{args.model}: {step}"), **compile_options(args),
         )  # fmt: skip
-    print_result(args, result.as_dict(), result)
-    return 0 if result.ok else 1
+    return print_result(args, result.as_dict(), result, code=0 if result.ok else 1)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.files import make_folder
-from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
+from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_result, table_text
 from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
@@ -42,13 +42,9 @@ def run(args: argparse.Namespace) -> int:
     outputs = compiled.run(feeds)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]
-    if args.json:
-        print_json({"ok": True, "model": args.model, "outputs": rows, "written": written})
-        return 0
-    print_table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
-    for path in written:
-        print(f"wrote {path}")
-    return 0
+    table = table_text(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+    values = {"ok": True, "model": args.model, "outputs": rows, "written": written}
+    return print_result(args, values, table, *(f"wrote {path}" for path in written))
 
 
 def opened(args: argparse.Namespace) -> CompiledModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 
-from .shared.common import Progress, print_json, print_result, print_table
+from .shared.common import Progress, print_result, table_text
 
 SUMMARY = "list the models of the zoo, or write one of them as an ONNX file"
 EXAMPLE = """\
@@ -33,16 +33,11 @@ def run(args: argparse.Namespace) -> int:
         path = zoo.save(args.name, args.output or f"{args.name}.onnx", **options)
     size = path.stat().st_size
     values = {"ok": True, "name": args.name, "path": str(path), "bytes": size}
-    print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
-    return 0
+    return print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
 
 
 def _list(args: argparse.Namespace) -> int:
     from ..frontend.zoo import MODELS
 
     models = {name: (inspect.getdoc(builder) or "").partition("\n")[0] for name, builder in sorted(MODELS.items())}
-    if args.json:
-        print_json({"ok": True, "models": models})
-    else:
-        print_table(("", ""), models.items())
-    return 0
+    return print_result(args, {"ok": True, "models": models}, table_text(("", ""), models.items()))
