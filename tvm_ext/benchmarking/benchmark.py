@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,10 @@ def benchmark(
         save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
         race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
         race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
+        race.warnings = [busy] if busy else []
         race.prepare(names)
         race.run(rounds, seconds_per_round)
-        table = race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
-    warned = [*([busy] if busy else []), *table.warnings]
-    return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+        return race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
 
 
 class Race:
@@ -139,7 +139,7 @@ class Race:
         table = BenchmarkTable(label, machine, self.threads, rows, (), tuple(self.calibration), self.reference)
         ratios = {name: table.round_ratios(name) for name in names[1:]}
         warned = [*self.warnings, *noise_warnings({k: v for k, v in ratios.items() if v}, self.calibration)]
-        return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+        return replace(table, warnings=tuple(warned))
 
     def _prepare_one(self, name: str) -> None:
         worker = self.workers[name] = Worker(self.threads, python=self.pythons.get(name))

@@ -6,14 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .shared.common import (
-    Progress,
-    add_input_arguments,
-    given_inputs,
-    measure_with_progress,
-    model_of,
-    print_result,
-)
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..measure.measurement import Measurement, Measurer
 from .context import context_of, space_of
 from .cost_model import BoundedModel, train_with
 from .designs import Design, Workload
-from .measuring import Batch, Budget, ModuleTask, NumberingBuilder, PoolRunner, Recorder
+from .measuring import ModuleTask, NumberingBuilder, PoolRunner, Recorder
 from .strategy import NewCandidates, trace_text
 from .summary import KernelSummary, Trial
 
@@ -56,9 +56,8 @@ class Session:
         self._random = random.Random(seed)
         self._database = JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
         self._model = BoundedModel(seed)
-        self._batch, self._budget = Batch(), Budget()
         self._target = machine.target()
-        self._recorder = Recorder(measurer, self._database, self._batch, self._budget, self._target, self._on_trial)
+        self._recorder = Recorder(measurer, self._database, self._target, self._on_trial)
         self.kernels: dict[str, KernelSummary] = {}
 
     @property
@@ -72,7 +71,7 @@ class Session:
         Raises:
             BaseException: whatever the measurer or `progress` raised.
         """
-        self._budget.left = trials
+        self._recorder.left = trials
         batch = batch_of(trials, len(kernels))
         contexts = [self._context(name, workload, batch) for name, workload in kernels.items()]
         GradientBased(seed=self._seed()).tune(
@@ -82,8 +81,8 @@ class Session:
             builder=NumberingBuilder(), runner=PoolRunner(self._recorder), measure_callbacks=[UpdateCostModel()],
             database=self._database, cost_model=self._model,
         )  # fmt: skip
-        if self._budget.stopped is not None:
-            raise self._budget.stopped
+        if self._recorder.stopped is not None:
+            raise self._recorder.stopped
 
     def _context(self, name: str, workload: Workload, batch: int) -> Any:
         """The context of a kernel; the cost model learns what earlier sessions found about it."""
@@ -94,7 +93,7 @@ class Session:
         old = self._records(stored)
         task = ModuleTask(name, mod, summary.flops)
         known = {trace_text(record.trace) for record in old}
-        search = NewCandidates(task, stored, known, self._batch, self._budget, batch)
+        search = NewCandidates(task, stored, known, self._recorder, batch)
         context = context_of(name, mod, self._machine, space_of(designs, self._seed()), search, self._seed())
         good = sorted((r for r in old if _seconds(r) < FAILED_SECONDS), key=_seconds)
         train_with(self._model, context, good)
@@ -108,9 +107,8 @@ class Session:
     def _measure_default(self, task: ModuleTask, stored: Any, known: set[str], default: Design) -> None:
         """The schedule of a compile without tuning is the first candidate."""
         sch = default(Schedule(task.mod))
-        if trace_text(sch.trace) not in known and self._budget.take(1):
-            candidate = MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
-            self._batch.task, self._batch.stored, self._batch.candidates = task, stored, [candidate]
+        candidate = MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
+        if trace_text(sch.trace) not in known and self._recorder.pick(task, stored, [candidate]):
             self._recorder.results([0])
 
     def _records(self, stored: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from tvm.s_tir import Schedule
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
-from .choices import Axis, Choices, Filter, knob_choices
+from .choices import Axis, Choices, Filter, plain
 from .entities import Entity, InstantiationError
 from .policies import annotate_choices, reorder_choices, split_choices
 
@@ -196,7 +196,8 @@ class ConfigSpace:
         Raises:
             OptionError: no choices, or one that is no JSON value.
         """
-        return self._add(knob_choices(name, candidate))
+        values = [plain(name, value) for value in candidate]
+        return self._add(Choices(name, "ot", lambda: values))
 
     def multi_filter(self, filter: Callable[[ConfigEntity], object]) -> None:
         """Take only configurations for which this holds. They keep their numbers, and `len` counts them all.
