@@ -127,7 +127,9 @@ class Race:
             self.calibration.append(calibrate(self.threads))
             order = list(self.workers)
             for name in order if number % 2 == 0 else reversed(order):
-                self._round_of(name, seconds)
+                with self._dropping(name):
+                    answer = self.workers[name].ask({"round": {"seconds": seconds}}, self.timeout)
+                    self.samples[name].append(tuple(answer["samples"]))
 
     def table(self, label: str, names: Sequence[str]) -> BenchmarkTable:
         """What was found."""
@@ -163,11 +165,6 @@ class Race:
         if not report.ok:
             why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
             self._drop(name, f"outputs disagree: {why[0] if why else 'there are none'}")
-
-    def _round_of(self, name: str, seconds: float) -> None:
-        with self._dropping(name):
-            answer = self.workers[name].ask({"round": {"seconds": seconds}}, self.timeout)
-            self.samples[name].append(tuple(answer["samples"]))
 
     @contextlib.contextmanager
     def _dropping(self, name: str) -> Iterator[None]:

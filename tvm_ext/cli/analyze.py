@@ -1,4 +1,4 @@
-"""`tvm-ext analyze`: what a model holds and what would become of it; no kernel is compiled."""
+"""`tvm-ext analyze`: operators, work and parameters of a model, what is redundant in it, and what is unsupported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 from .shared.common import Progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "operators, work and parameters of a model, what is redundant in it, and what cannot be compiled"
 EXAMPLE = """\
   tvm-ext analyze resnet18.onnx
   tvm-ext analyze zoo:bert --by node --top 20"""
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the analysis; 3 if the model cannot be compiled."""
+    """Print the analysis, for which no kernel is compiled; 3 if the model cannot be compiled."""
     from .. import analyze
 
     with Progress(f"analyzing {args.model}"):

@@ -1,4 +1,4 @@
-"""`tvm-ext bench`: time a model against other runtimes."""
+"""`tvm-ext bench`: time a model against onnxruntime and other runtimes, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..runtime.files import write_text
 from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "time a model against onnxruntime and other runtimes, each in a process of its own"
 EXAMPLE = """\
   tvm-ext bench resnet18.onnx --threads 2
   tvm-ext bench bert.onnx --dims N=1,8 --dims S=1,384 --size N=1,S=128

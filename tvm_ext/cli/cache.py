@@ -1,4 +1,4 @@
-"""`tvm-ext cache`: what the on-disk cache of compiled models holds, and emptying it."""
+"""`tvm-ext cache`: list or empty the on-disk cache of compiled models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from .shared.common import print_result, table_text
 if TYPE_CHECKING:
     from ..driver.cache import Cache, Entry
 
-SUMMARY = "list or empty the on-disk cache of compiled models"
 EXAMPLE = """\
   tvm-ext cache ls
   tvm-ext cache clear"""

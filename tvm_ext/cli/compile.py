@@ -1,4 +1,4 @@
-"""`tvm-ext compile`: compile a model, say what was done, and write the artifact if asked."""
+"""`tvm-ext compile`: compile an ONNX model; with -o, write one file that runs without a compiler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..inspection.diffs import PassChange
     from ..runtime.model import CompiledModel
 
-SUMMARY = "compile an ONNX model; with -o, write one file that runs without a compiler"
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v

@@ -1,4 +1,4 @@
-"""`tvm-ext doctor`: check that this machine and installation can compile, and say how to repair what cannot."""
+"""`tvm-ext doctor`: check the installation: versions, linker, threads, cache, and a tiny model end to end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 
 from .shared.common import Progress, print_result, table_text
 
-SUMMARY = "check the installation: versions, linker, threads, cache, and a tiny model end to end"
 EXAMPLE = """\
   tvm-ext doctor
   tvm-ext doctor --json"""
@@ -17,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print; 1 if any check fails."""
+    """Check, print, and say how to repair what fails; 1 if any check does."""
     from ..verification.doctor import run_checks
 
     with Progress("checking"):

@@ -1,4 +1,4 @@
-"""`tvm-ext log`: what tuning logs hold, which records a compile would use, and merging, pruning, checking them."""
+"""`tvm-ext log`: list, show, merge, prune and check logs of tuning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..tuning.log import Rewritten
     from ..tuning.summary import TaskSummary
 
-SUMMARY = "list, show, merge, prune and check logs of tuning"
 EXAMPLE = """\
   tvm-ext log ls resnet18.tuning.json                       tasks: rows, best time, sessions
   tvm-ext log show resnet18.tuning.json --task conv2d       every row of some tasks, fastest first

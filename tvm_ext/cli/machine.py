@@ -1,4 +1,4 @@
-"""`tvm-ext machine`: facts and rates of this machine, or of a described one."""
+"""`tvm-ext machine`: what kernels are chosen by: instruction set, caches, what the cores do in a cycle, measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .shared.common import Progress, print_result, table_text
 if TYPE_CHECKING:
     from ..core.machine import Machine
 
-SUMMARY = "what kernels are chosen by: instruction set, caches, and what the cores do in a cycle, measured"
 EXAMPLE = """\
   tvm-ext machine
   tvm-ext machine --measure --json > here.json
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the machine.
+    """Print the facts and rates of this machine, or of a described one.
 
     Raises:
         OptionError: no such description; or both a description and a measurement are asked for.

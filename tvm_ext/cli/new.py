@@ -1,4 +1,4 @@
-"""`tvm-ext new`: write the beginning of an extension: a back end with its tests."""
+"""`tvm-ext new`: write a back end for an accelerator of your own, with tests that pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from ..core.errors import OptionError, ToolError
 from .shared.common import print_result
 
-SUMMARY = "write a back end for an accelerator of your own, with tests that pass"
 EXAMPLE = """\
   tvm-ext new backend my_chip
   cd my_chip && pytest && tvm-ext compile zoo:mlp --import my_chip --offload my_chip --offload-report"""

@@ -1,4 +1,4 @@
-"""`tvm-ext profile`: where the time of a model goes, kernel by kernel; and what became slower between two profiles."""
+"""`tvm-ext profile`: time every kernel of a model, against what this machine can do; compare two profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from .shared.options import add_compile_arguments, compile_options
 if TYPE_CHECKING:
     from ..inspection.profile import Profile
 
-SUMMARY = "time every kernel of a model, against what this machine can do; compare two profiles"
 EXAMPLE = """\
   tvm-ext profile resnet18.onnx
   tvm-ext profile zoo:resnet18 --group-by recipe --trace trace.json --roofline roofline.svg -o before.json

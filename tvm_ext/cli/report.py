@@ -1,4 +1,4 @@
-"""`tvm-ext report`: one page of all that is known of a model and its program."""
+"""`tvm-ext report`: write one self-contained page: what a model holds, what became of it, how right and fast it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "write one self-contained page: what a model holds, what became of it, how right and how fast it is"
 EXAMPLE = """\
   tvm-ext report resnet18.onnx -o report.html
   tvm-ext report zoo:mlp -o mlp.html --no-profile"""

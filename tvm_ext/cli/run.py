@@ -1,4 +1,4 @@
-"""`tvm-ext run`: run a model or an artifact once on given or seeded inputs."""
+"""`tvm-ext run`: run an ONNX model or an exported artifact once, on given or seeded inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..runtime.model import CompiledModel
 
-SUMMARY = "run an ONNX model or an exported artifact once"
 EXAMPLE = """\
   tvm-ext run resnet18.so --input input=image.npy -o outputs.npz
   tvm-ext run zoo:resnet18 --seed 3

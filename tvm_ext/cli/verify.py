@@ -1,4 +1,4 @@
-"""`tvm-ext verify`: compare a compiled model with onnxruntime, output by output, or layer by layer."""
+"""`tvm-ext verify`: compare a model, compiled here or exported before, with onnxruntime; also layer by layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from .shared.options import add_compile_arguments, compile_options
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
 
-SUMMARY = "compare a model, compiled here or exported before, with onnxruntime"
 EXAMPLE = """\
   tvm-ext verify resnet18.onnx
   tvm-ext verify resnet18.onnx --artifact resnet18.so --seed 0 1 2

@@ -1,4 +1,4 @@
-"""`tvm-ext zoo`: list the models that can be built without a download, or write one as ONNX."""
+"""`tvm-ext zoo`: list the models of the zoo, which need no download, or write one of them as an ONNX file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 
 from .shared.common import Progress, print_result, table_text
 
-SUMMARY = "list the models of the zoo, or write one of them as an ONNX file"
 EXAMPLE = """\
   tvm-ext zoo ls
   tvm-ext zoo resnet18 -o resnet18.onnx --batch 8 --weights resnet18.safetensors"""

@@ -1,4 +1,4 @@
-"""`tvm-ext rtl`: the simulated systolic array as hardware: its Verilog, or the cells that it takes."""
+"""`tvm-ext rtl`: the systolic array as hardware: its Verilog, or the cells that it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ...core.settings.flags import setting
 from ...runtime.files import write_text
 from ..shared.common import print_result, table_text
 
-SUMMARY = "the systolic array as hardware: its Verilog, or the cells that it takes"
 EXAMPLE = """\
   tvm-ext rtl --rows 4 --cols 4 --dataflow ws -o array.v
   tvm-ext rtl --rows 4 --cols 4 --dataflow os --cells

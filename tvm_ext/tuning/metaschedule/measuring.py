@@ -94,7 +94,7 @@ class Finished(PyRunnerFuture):
 
 @dataclass
 class Recorder:
-    """The trials of a session: measures what the search picks, and writes each result into the database when it is there.
+    """The trials of a session: measures what the search picks, and writes each result into the database at once.
 
     Attributes:
         measurer: does the work.
