@@ -70,7 +70,7 @@ class Batch:
 
     Args:
         slots: workers; they may still be starting.
-        task, configs, best: as :meth:`.pool.LocalMeasurer.measure` was given.
+        task, configs, best: as :meth:`.pool.WorkerPool.measure` was given.
         reference: file of the unscheduled function's results; made here if it is not there.
         key, what: of the task, and its description.
         number: of this batch, for workers to forget what is left of another.

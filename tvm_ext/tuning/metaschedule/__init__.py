@@ -3,7 +3,7 @@
 from ...core.records.schedule_database import Found, MetaScheduleDatabase
 from .designs import Workload
 from .extract import kernels_of
-from .summary import KernelSummary, Trial, TuneSummary
+from .session import KernelSummary, Trial, TuneSummary
 from .tune import tune_kernels
 
 __all__ = [

@@ -1,16 +1,21 @@
-"""A tuning context of MetaSchedule and its design space, without what TVM's constructor imports.
+"""A tuning context of MetaSchedule, its design space and its log, without what TVM's constructor imports.
 
 `TuneContext.__init__` imports every tensor intrinsic that TVM has for CUDA, ROCm and Hexagon: 22 to 31 seconds. The
 object itself needs none of them, nor do the rules for CPUs that are used here (kind "llvm").
+
+The log goes to a file: MetaSchedule prints every module it cannot build, and clears the output of notebooks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import tvm_ffi
 from tvm.ir import IRModule
 from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
@@ -21,8 +26,10 @@ from tvm.s_tir.schedule import Trace
 
 from ...core.machine import Machine, available_cores
 from .designs import Design, NoDesign
-from .logs import log_function
 
+#: TVM's loggers, of its task scheduler and its cost model among others; those of single kernels are below it.
+_LOGGER = "tvm.s_tir.meta_schedule"
+_IPYTHON = "s_tir.meta_schedule.using_ipython"
 #: How often a mutation changes tile sizes, and how often a categorical decision.
 _TILES, _CATEGORIES = 0.8, 0.2
 
@@ -85,3 +92,33 @@ def context_of(name: str, mod: IRModule, machine: Machine, space: Any, strategy:
     )
     _ffi_api.TuneContextInitialize(context)
     return context
+
+
+@contextlib.contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """While this is open, all that MetaSchedule says is appended to a file, and nothing is printed."""
+    logger = logging.getLogger(_LOGGER)
+    before = logger.level, logger.propagate, logger.handlers[:]
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.setLevel(logging.INFO)
+    logger.propagate, logger.handlers = False, [handler]
+    ipython = tvm_ffi.get_global_func(_IPYTHON)
+    tvm_ffi.register_global_func(_IPYTHON, lambda: False, override=True)  # else it prints tables there, by pandas
+    try:
+        yield
+    finally:
+        tvm_ffi.register_global_func(_IPYTHON, ipython, override=True)
+        logger.level, logger.propagate, logger.handlers = before
+        handler.close()
+
+
+def log_function(kernel: str) -> Callable[[int, str, int, str], None]:
+    """What TVM calls to log something about a kernel: (level, file, line, message)."""
+    logger = logging.getLogger(f"{_LOGGER}.kernel")
+
+    def log(level: int, _file: str, _line: int, message: str) -> None:
+        if level >= 0:
+            logger.log(level, "%s: %s", kernel, message)
+
+    return log

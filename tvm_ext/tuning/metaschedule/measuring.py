@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm.ir import IRModule
 from tvm.ir.utils import derived_object
@@ -30,7 +29,7 @@ from ..measure.measurement import Measurement, Measurer
 
 
 class ModuleTask:
-    """A kernel whose candidates are scheduled modules, for a measurer.
+    """A kernel whose candidates are scheduled modules: only what measurers see of a task.
 
     Args:
         name: of the kernel.
@@ -38,20 +37,10 @@ class ModuleTask:
         flops: of one run.
     """
 
-    recipe, version, space, default = "metaschedule", 1, None, None
-
     def __init__(self, name: str, mod: IRModule, flops: float = 0.0) -> None:
         self.name, self.mod, self.flops = name, mod, flops
         self.key = TaskKey.of("metaschedule", [name])
         self.candidates: Sequence[IRModule] = ()
-
-    def prior(self, config: Config) -> float:
-        """There is no estimate."""
-        return float("nan")
-
-    def features(self, config: Config) -> np.ndarray:
-        """None: MetaSchedule has a model of its own."""
-        return np.zeros(0, np.float32)
 
     @functools.cached_property
     def _reference(self) -> str:
@@ -153,7 +142,7 @@ class Recorder:
             good = bool(one.costs) and not one.error
             self._commit(number, list(one.costs) if good else [FAILED_SECONDS])
             if good and not one.discarded:
-                self.best[task.name] = min(self.best.get(task.name, float("inf")), float(np.median(one.costs)))
+                self.best[task.name] = min(self.best.get(task.name, float("inf")), one.cost)
             why = None if good else f"{one.error or 'no time'}: {one.detail}"
             yield number, RunnerResult(list(one.costs) if good else None, why)
             self.on_trial(task.name, one)

@@ -1,11 +1,12 @@
-"""One session: contexts of all kernels over one database, one cost model and one measurer."""
+"""One session: contexts of all kernels over one database, one cost model and one measurer; and what it tells."""
 
 from __future__ import annotations
 
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,73 @@ from .cost_model import BoundedModel, train_with
 from .designs import Design, Workload
 from .measuring import ModuleTask, NumberingBuilder, PoolRunner, Recorder
 from .strategy import NewCandidates, trace_text
-from .summary import KernelSummary, Trial
 
 #: Candidates of one kernel between two searches, at most and at least: each search costs as much as some trials.
 BATCH, SMALL_BATCH = 32, 8
 #: Searches of a kernel, on average, before batches become larger.
 _SEARCHES = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate, for a progress callback.
+
+    Attributes:
+        kernel: its name.
+        number: of the trial in this session, from 1.
+        seconds: its time; infinite if it failed.
+        best: the least time of the kernel so far, earlier sessions included.
+        error: "" or one of the names of errors; "wrong" if its result is.
+        detail: the message.
+    """
+
+    kernel: str
+    number: int
+    seconds: float
+    best: float
+    error: str = ""
+    detail: str = ""
+
+
+@dataclass
+class KernelSummary:
+    """What became of one kernel.
+
+    Attributes:
+        trials: measured in this session.
+        errors: name of an error -> how many.
+        known: records of earlier sessions.
+        best: least seconds of a right candidate, earlier sessions included; infinite if there is none.
+        flops: floating-point operations of one run.
+        space: "recipes" or "rules".
+    """
+
+    trials: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    known: int = 0
+    best: float = math.inf
+    flops: float = 0.0
+    space: str = "rules"
+
+
+@dataclass(frozen=True)
+class TuneSummary:
+    """What a session did.
+
+    Attributes:
+        kernels: by name.
+        seconds: of the whole session; measuring: the part in which the pool built, checked and timed.
+        repaired: lines of the database that an earlier session left unfinished, and that were cut off.
+    """
+
+    kernels: Mapping[str, KernelSummary]
+    seconds: float
+    measuring: float
+    repaired: int = 0
+
+    @property
+    def trials(self) -> int:
+        return sum(one.trials for one in self.kernels.values())
 
 
 class Session:
@@ -129,7 +191,7 @@ class Session:
         if one.error:
             summary.errors[one.error] = summary.errors.get(one.error, 0) + 1
         if self._progress is not None:
-            seconds = statistics.median(one.costs) if one.costs and not one.error else math.inf
+            seconds = math.inf if one.error else one.cost
             number = sum(k.trials for k in self.kernels.values())
             self._progress(Trial(kernel, number, seconds, summary.best, one.error, one.detail))
 

@@ -16,10 +16,9 @@ from ...core.machine import Machine
 from ...core.records.schedule_database import RECORDS, WORKLOADS
 from ...runtime.files import make_folder
 from ..measure import LocalMeasurer, Measurer, measuring
+from .context import logged_to
 from .designs import Workload
-from .logs import logged_to
-from .session import Session
-from .summary import Trial, TuneSummary
+from .session import Session, Trial, TuneSummary
 
 
 def tune_kernels(
