@@ -8,7 +8,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,40 +69,37 @@ def benchmark(
         path = _stored(model, source, pathlib.Path(folder))
         specs, at = _sized_specs(source, settings, inputs or {}, sizes)
         save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
-        race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
-        race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
-        race.warnings = [busy] if busy else []
+        fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
+        race = Race(
+            path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons, fixed,
+            warnings=[busy] if busy else [],
+        )  # fmt: skip
         race.prepare(names)
         race.run(rounds, seconds_per_round)
         return race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
 
 
+@dataclass
 class Race:
     """The contenders of one benchmark: prepares them one after the other, checks them, runs the rounds."""
 
-    def __init__(
-        self,
-        path: str,
-        folder: pathlib.Path,
-        threads: int,
-        options: Mapping[str, Any],
-        timeout: float,
-        progress: Callable[[str], None],
-        stack: contextlib.ExitStack,
-        pythons: Mapping[str, str] | None = None,
-    ) -> None:
-        self.path, self.folder, self.threads, self.options = path, folder, threads, dict(options)
-        self.pythons = dict(pythons or {})
-        self.fixed: dict[str, list[int]] = {}  # shapes for peers, where ours are symbolic
-        self.timeout, self.progress, self.stack = timeout, progress, stack
-        self.workers: dict[str, Worker] = {}
-        self.ready: dict[str, dict[str, Any]] = {}
-        self.reasons: dict[str, str] = {}
-        self.of_range: dict[str, float] = {}
-        self.samples: dict[str, list[tuple[float, ...]]] = {}
-        self.calibration: list[float] = []
-        self.reference = ""
-        self.warnings: list[str] = []
+    path: str
+    folder: pathlib.Path
+    threads: int
+    options: Mapping[str, Any]
+    timeout: float
+    progress: Callable[[str], None]
+    stack: contextlib.ExitStack
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, list[int]] = field(default_factory=dict)  # shapes for peers, where ours are symbolic
+    workers: dict[str, Worker] = field(default_factory=dict)
+    ready: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    of_range: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    calibration: list[float] = field(default_factory=list)
+    reference: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def prepare(self, names: Sequence[str]) -> None:
         """Start every contender, and compare its outputs with onnxruntime's, which runs whether it is timed or not."""
