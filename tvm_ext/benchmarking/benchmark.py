@@ -69,11 +69,9 @@ def benchmark(
         path = _stored(model, source, pathlib.Path(folder))
         specs, at = _sized_specs(source, settings, inputs or {}, sizes)
         save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
-        fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
-        race = Race(
-            path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons, fixed,
-            warnings=[busy] if busy else [],
-        )  # fmt: skip
+        race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
+        race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
+        race.warnings = [busy] if busy else []
         race.prepare(names)
         race.run(rounds, seconds_per_round)
         return race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
