@@ -30,9 +30,7 @@ class InProcess:
         self.measured = 0
         self.wrong: list[str] = []
 
-    def measure(
-        self, task: Any, configs: Sequence[Any], best: float = float("inf")
-    ) -> Iterator[Measurement]:
+    def measure(self, task: Any, configs: Sequence[Any], best: float = float("inf")) -> Iterator[Measurement]:
         reference = tvm.ir.load_json(task.describe()["reference"])
         arguments = operands(reference["main"])
         expected = run(reference, arguments, self._target)
