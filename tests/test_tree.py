@@ -1,7 +1,5 @@
 """How large the tree is: modules in a folder, lines of a room; and in what order its tests run."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections import Counter
@@ -21,7 +19,7 @@ BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 8775, "byoc.testing": 1100, "cli": 2225, "core": 5900, "driver": 5325,
     "frontend": 13200, "inspection": 4575, "ops": 1575, "ops.scalars": 940, "passes": 12075, "precision": 550,
     "quantization": 1400, "rates": 1025, "runtime": 5925, "schedules": 11775, "tuning": 7100, "verification": 2875,
-    "benchmarks": 8175, "tests": 68250,
+    "benchmarks": 8175, "tests": 67200,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
