@@ -5,7 +5,7 @@ import tvm_ffi
 from tvm import te
 from tvm.s_tir import Schedule
 
-from tvm_ext.schedules.steps.unchecked import UncheckedSchedule
+from tvm_ext.schedules.steps.sizes import UncheckedSchedule
 
 
 def scheduled(kind: type[Schedule]) -> Schedule:
