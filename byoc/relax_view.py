@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,8 @@ class RelaxView:
         known = [operand for operand in operands if operand is not None]
         if len(known) < len(operands):
             return "an operand is no tensor of known shape"
-        return Operation(self.op(name), tuple(known), _value(binding.var), _attrs(binding.value), self.nodes(name))
+        attrs = attrs_of(binding.value, names_of(binding.value.attrs))
+        return Operation(self.op(name), tuple(known), _value(binding.var), attrs, self.nodes(name))
 
 
 def _operand(expr: Any) -> Operand | None:
@@ -86,7 +86,3 @@ def _operand(expr: Any) -> Operand | None:
 
 def _value(var: relax.Var) -> Value:
     return Value(var.name, shape_of(var) or (), dtype_of(var))
-
-
-def _attrs(call: Call) -> Mapping[str, Any]:
-    return attrs_of(call, names_of(call.attrs))

@@ -54,7 +54,7 @@ def race(monkeypatch, tmp_path):
     def make(script, names, pythons=None, options=(), fixed=()):
         FakeWorker.script = script
         with contextlib.ExitStack() as stack:
-            one = Race("m.onnx", tmp_path, 2, dict(options), 1.0, lambda _: None, stack, pythons)
+            one = Race("m.onnx", tmp_path, 2, dict(options), 1.0, lambda _: None, stack, pythons or {})
             one.fixed = dict(fixed)
             one.prepare(names)
             one.run(7, 0.1)

@@ -159,7 +159,7 @@ def test_one_stage_with_its_files(tiny: Inspection, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="cannot be written"):
         tiny.write("grouped", tmp_path / "no" / "g.py")
     (tmp_path / "file").touch()
-    with pytest.raises(ToolError, match="cannot make the folder"):
+    with pytest.raises(ToolError, match="the folder cannot be made"):
         tiny.dump(tmp_path / "file")
 
 

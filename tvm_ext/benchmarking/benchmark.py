@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,39 +71,33 @@ def benchmark(
         save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
         race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
         race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
+        race.warnings = [busy] if busy else []
         race.prepare(names)
         race.run(rounds, seconds_per_round)
-        table = race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
-    warned = [*([busy] if busy else []), *table.warnings]
-    return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+        return race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
 
 
+@dataclass
 class Race:
     """The contenders of one benchmark: prepares them one after the other, checks them, runs the rounds."""
 
-    def __init__(
-        self,
-        path: str,
-        folder: pathlib.Path,
-        threads: int,
-        options: Mapping[str, Any],
-        timeout: float,
-        progress: Callable[[str], None],
-        stack: contextlib.ExitStack,
-        pythons: Mapping[str, str] | None = None,
-    ) -> None:
-        self.path, self.folder, self.threads, self.options = path, folder, threads, dict(options)
-        self.pythons = dict(pythons or {})
-        self.fixed: dict[str, list[int]] = {}  # shapes for peers, where ours are symbolic
-        self.timeout, self.progress, self.stack = timeout, progress, stack
-        self.workers: dict[str, Worker] = {}
-        self.ready: dict[str, dict[str, Any]] = {}
-        self.reasons: dict[str, str] = {}
-        self.of_range: dict[str, float] = {}
-        self.samples: dict[str, list[tuple[float, ...]]] = {}
-        self.calibration: list[float] = []
-        self.reference = ""
-        self.warnings: list[str] = []
+    path: str
+    folder: pathlib.Path
+    threads: int
+    options: Mapping[str, Any]
+    timeout: float
+    progress: Callable[[str], None]
+    stack: contextlib.ExitStack
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, list[int]] = field(default_factory=dict)  # shapes for peers, where ours are symbolic
+    workers: dict[str, Worker] = field(default_factory=dict)
+    ready: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    of_range: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    calibration: list[float] = field(default_factory=list)
+    reference: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def prepare(self, names: Sequence[str]) -> None:
         """Start every contender, and compare its outputs with onnxruntime's, which runs whether it is timed or not."""
@@ -127,7 +122,9 @@ class Race:
             self.calibration.append(calibrate(self.threads))
             order = list(self.workers)
             for name in order if number % 2 == 0 else reversed(order):
-                self._round_of(name, seconds)
+                with self._dropping(name):
+                    answer = self.workers[name].ask({"round": {"seconds": seconds}}, self.timeout)
+                    self.samples[name].append(tuple(answer["samples"]))
 
     def table(self, label: str, names: Sequence[str]) -> BenchmarkTable:
         """What was found."""
@@ -139,7 +136,7 @@ class Race:
         table = BenchmarkTable(label, machine, self.threads, rows, (), tuple(self.calibration), self.reference)
         ratios = {name: table.round_ratios(name) for name in names[1:]}
         warned = [*self.warnings, *noise_warnings({k: v for k, v in ratios.items() if v}, self.calibration)]
-        return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+        return replace(table, warnings=tuple(warned))
 
     def _prepare_one(self, name: str) -> None:
         worker = self.workers[name] = Worker(self.threads, python=self.pythons.get(name))
@@ -163,11 +160,6 @@ class Race:
         if not report.ok:
             why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
             self._drop(name, f"outputs disagree: {why[0] if why else 'there are none'}")
-
-    def _round_of(self, name: str, seconds: float) -> None:
-        with self._dropping(name):
-            answer = self.workers[name].ask({"round": {"seconds": seconds}}, self.timeout)
-            self.samples[name].append(tuple(answer["samples"]))
 
     @contextlib.contextmanager
     def _dropping(self, name: str) -> Iterator[None]:

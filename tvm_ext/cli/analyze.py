@@ -1,4 +1,4 @@
-"""`tvm-ext analyze`: what a model holds and what would become of it; no kernel is compiled."""
+"""`tvm-ext analyze`: operators, work and parameters of a model, what is redundant in it, and what is unsupported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 from .shared.common import Progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "operators, work and parameters of a model, what is redundant in it, and what cannot be compiled"
 EXAMPLE = """\
   tvm-ext analyze resnet18.onnx
   tvm-ext analyze zoo:bert --by node --top 20"""
@@ -22,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the analysis; 3 if the model cannot be compiled."""
+    """Print the analysis, for which no kernel is compiled; 3 if the model cannot be compiled."""
     from .. import analyze
 
     with Progress(f"analyzing {args.model}"):
         analysis = analyze(model_of(args.model), **compile_options(args))
-    print_result(args, analysis.as_dict(), analysis.text(args.by, max(args.top, 0)))
-    return 0 if analysis.ok else 3
+    text = analysis.text(args.by, max(args.top, 0))
+    return print_result(args, analysis.as_dict(), text, code=0 if analysis.ok else 3)

@@ -76,8 +76,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, module in VERBS.items():
+        summary = (module.__doc__ or "").partition(": ")[2].rstrip(".")  # behind the name of the verb
         verb = verbs.add_parser(
-            name, help=module.SUMMARY, description=module.SUMMARY, epilog="example:\n" + module.EXAMPLE,
+            name, help=summary, description=summary, epilog="example:\n" + module.EXAMPLE,
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
         )  # fmt: skip
         module.add_arguments(verb)

@@ -1,20 +1,15 @@
-"""`tvm-ext bench`: time a model against other runtimes."""
+"""`tvm-ext bench`: time a model against onnxruntime and other runtimes, each in a process of its own."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
 from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-if TYPE_CHECKING:
-    from ..benchmarking.table import BenchmarkTable
-
-SUMMARY = "time a model against onnxruntime and other runtimes, each in a process of its own"
 EXAMPLE = """\
   tvm-ext bench resnet18.onnx --threads 2
   tvm-ext bench bert.onnx --dims N=1,8 --dims S=1,384 --size N=1,S=128
@@ -74,11 +69,6 @@ def run(args: argparse.Namespace) -> int:
             sizes=args.sizes, **compile_options(args),
         )  # fmt: skip
     if args.output:
-        _write(args.output, table)
-    print_result(args, {"ok": table.ok, **table.as_dict()}, table)
-    return 0 if table.ok else 1
-
-
-def _write(path: str, table: BenchmarkTable) -> None:
-    text = json.dumps(table.as_dict(), indent=2) + "\n" if path.endswith(".json") else table.markdown()
-    write_text(path, text)
+        plain = args.output.endswith(".json")
+        write_text(args.output, json.dumps(table.as_dict(), indent=2) + "\n" if plain else table.markdown())
+    return print_result(args, {"ok": table.ok, **table.as_dict()}, table, code=0 if table.ok else 1)

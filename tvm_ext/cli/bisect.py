@@ -1,4 +1,4 @@
-"""`tvm-ext bisect`: which pass, recipe, layer, record or offloaded node makes outputs disagree with onnxruntime."""
+"""`tvm-ext bisect`: find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ..core.instruments import KINDS
 from .shared.common import add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong"
 EXAMPLE = """\
   tvm-ext bisect model.onnx
   tvm-ext bisect model.onnx --by record --records model.tuning.json"""
@@ -40,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
         **compile_options(args),
     )  # fmt: skip
     result = replace(result, commands=tuple(_command(args, command) for command in result.commands))
-    print_result(args, {**result.as_dict(), "model": args.model}, result)
-    return 0 if result.ok else 1
+    return print_result(args, {**result.as_dict(), "model": args.model}, result, code=0 if result.ok else 1)
 
 
 def _command(args: argparse.Namespace, command: str) -> str:

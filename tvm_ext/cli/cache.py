@@ -1,4 +1,4 @@
-"""`tvm-ext cache`: what the on-disk cache of compiled models holds, and emptying it."""
+"""`tvm-ext cache`: list or empty the on-disk cache of compiled models."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ToolError
 from ..runtime.table import Column
-from .shared.common import print_json, print_result, print_table
+from .shared.common import print_result, table_text
 
 if TYPE_CHECKING:
     from ..driver.cache import Cache, Entry
 
-SUMMARY = "list or empty the on-disk cache of compiled models"
 EXAMPLE = """\
   tvm-ext cache ls
   tvm-ext cache clear"""
@@ -35,19 +34,15 @@ def _list(args: argparse.Namespace, cache: Cache) -> int:
     entries = cache.ls()
     timings = cache.timings()
     total = sum(entry.size for entry in entries)
-    if args.json:
-        rows = [{"key": e.key, "model": e.model, "bytes": e.size, "last_use": e.last_use} for e in entries]
-        print_json({
-            "ok": True, "folder": str(cache.folder), "bytes": total, "limit": cache.limit, "entries": rows,
-            "timings": [str(path) for path in timings],
-        })  # fmt: skip
-        return 0
-    if entries:
-        print_table(("key", "model", Column("size", "MB", right=True), "last use"), map(_cells, entries))
-    print(f"{cache.folder}: {len(entries)} entries, {total / 1e6:.1f} MB of at most {cache.limit / 1e6:.0f}")
-    for path in timings:
-        print(f"times of this machine or of others: {path}")
-    return 0
+    rows = [{"key": e.key, "model": e.model, "bytes": e.size, "last_use": e.last_use} for e in entries]
+    values = {
+        "ok": True, "folder": str(cache.folder), "bytes": total, "limit": cache.limit, "entries": rows,
+        "timings": [str(path) for path in timings],
+    }  # fmt: skip
+    table = table_text(("key", "model", Column("size", "MB", right=True), "last use"), map(_cells, entries))
+    sums = f"{cache.folder}: {len(entries)} entries, {total / 1e6:.1f} MB of at most {cache.limit / 1e6:.0f}"
+    times = [f"times of this machine or of others: {path}" for path in timings]
+    return print_result(args, values, table if entries else "", sums, *times)
 
 
 def _clear(args: argparse.Namespace, cache: Cache) -> int:
@@ -56,8 +51,7 @@ def _clear(args: argparse.Namespace, cache: Cache) -> int:
     except OSError as error:
         raise ToolError(f"{cache.folder} cannot be emptied ({error})", fix="check its permissions") from error
     values = {"ok": True, "folder": str(cache.folder), "removed": removed}
-    print_result(args, values, f"{cache.folder}: removed {removed} entries")
-    return 0
+    return print_result(args, values, f"{cache.folder}: removed {removed} entries")
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:

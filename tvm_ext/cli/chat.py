@@ -1,4 +1,4 @@
-"""`tvm-ext chat`: talk with a language model of a GGUF file."""
+"""`tvm-ext chat`: talk with a language model of a GGUF file, with its own tokenizer and chat template."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ..runtime.language.options import CALLS, MODEL, TEXT, Option, check_whole
 from .shared.common import Progress, print_json
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "talk with a language model of a GGUF file, with its own tokenizer and chat template"
 EXAMPLE = """\
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "What is the capital of France?" --max-new 40

@@ -1,4 +1,4 @@
-"""`tvm-ext compile`: compile a model, say what was done, and write the artifact if asked."""
+"""`tvm-ext compile`: compile an ONNX model; with -o, write one file that runs without a compiler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import OptionError
 from ..runtime.sizes.symbols import sizes_text
 from ..runtime.table import Cell, Column, few, knobs_text, percent
-from .shared.common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
+from .shared.common import Progress, compile_with_progress, model_of, print_json, spec_dicts, table_text
 from .shared.options import add_compile_arguments, refuse_compile_options
 from .shared.stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..inspection.diffs import PassChange
     from ..runtime.model import CompiledModel
 
-SUMMARY = "compile an ONNX model; with -o, write one file that runs without a compiler"
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
@@ -119,7 +118,7 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
-    print_table(("recipe", "kernels", "launches"), _by_recipe(kernels))
+    print(table_text(("recipe", "kernels", "launches"), _by_recipe(kernels)))
     _print_choices(kernels)
     if "precision" in report:
         _print_precision(report["precision"], bool(args.verbose))
@@ -163,7 +162,7 @@ def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
 
 def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
     print()
-    print_table(("kernel", "recipe", "calls", "config", "nodes"), map(_kernel_cells, report.get("kernels", [])))
+    print(table_text(("kernel", "recipe", "calls", "config", "nodes"), map(_kernel_cells, report.get("kernels", []))))
     print()
     for row in report.get("passes", []):
         if args.verbose > 1 or (args.only and row["name"] not in args.only):
@@ -183,7 +182,7 @@ def _print_choices(kernels: Sequence[Mapping[str, Any]]) -> None:
     """One row a kernel of which there was something to measure; nothing if there is none."""
     rows = [_choice_cells(kernel) for kernel in kernels if kernel.get("choice", {}).get("candidates")]
     if rows:
-        print_table(("kernel", "chosen", "measured", "default", "estimate", "candidates", "why"), rows)
+        print(table_text(("kernel", "chosen", "measured", "default", "estimate", "candidates", "why"), rows))
 
 
 def _choice_cells(kernel: Mapping[str, Any]) -> tuple[str, ...]:
@@ -213,7 +212,7 @@ def _print_timing(report: Mapping[str, Any]) -> None:
         (name, seconds, Cell(percent(seconds / total, 1), share=seconds / longest), *events)
         for name, seconds, events in rows
     ]
-    print_table(columns, [*cells, ("all", total, "", "", "")])
+    print(table_text(columns, [*cells, ("all", total, "", "", "")]))
 
 
 def _steps(report: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[object, object]]]:

@@ -1,12 +1,11 @@
-"""`tvm-ext doctor`: check that this machine and installation can compile, and say how to repair what cannot."""
+"""`tvm-ext doctor`: check the installation: versions, linker, threads, cache, and a tiny model end to end."""
 
 from __future__ import annotations
 
 import argparse
 
-from .shared.common import Progress, print_json, print_table
+from .shared.common import Progress, print_result, table_text
 
-SUMMARY = "check the installation: versions, linker, threads, cache, and a tiny model end to end"
 EXAMPLE = """\
   tvm-ext doctor
   tvm-ext doctor --json"""
@@ -17,18 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print; 1 if any check fails."""
+    """Check, print, and say how to repair what fails; 1 if any check does."""
     from ..verification.doctor import run_checks
 
     with Progress("checking"):
         checks = run_checks()
     good = all(check.status != "fail" for check in checks)
-    if args.json:
-        print_json({"ok": good, "checks": [check.as_dict() for check in checks]})
-        return 0 if good else 1
-    print_table(("", "", ""), [(check.status, check.name, check.detail) for check in checks])
-    for check in checks:
-        if check.fix and check.status != "ok":
-            print(f"fix for {check.name}: {check.fix}")
-    print("everything is in place" if good else "NOT OK")
-    return 0 if good else 1
+    values = {"ok": good, "checks": [check.as_dict() for check in checks]}
+    table = table_text(("", "", ""), [(check.status, check.name, check.detail) for check in checks])
+    fixes = [f"fix for {check.name}: {check.fix}" for check in checks if check.fix and check.status != "ok"]
+    verdict = "everything is in place" if good else "NOT OK"
+    return print_result(args, values, table, *fixes, verdict, code=0 if good else 1)

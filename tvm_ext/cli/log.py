@@ -1,4 +1,4 @@
-"""`tvm-ext log`: what tuning logs hold, which records a compile would use, and merging, pruning, checking them."""
+"""`tvm-ext log`: list, show, merge, prune and check logs of tuning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from ..runtime.table import knobs_text, plain_named
-from .shared.common import print_json, print_result, print_table
+from .shared.common import print_result, table_text
 from .shared.options import add_options, compile_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..tuning.log import Rewritten
     from ..tuning.summary import TaskSummary
 
-SUMMARY = "list, show, merge, prune and check logs of tuning"
 EXAMPLE = """\
   tvm-ext log ls resnet18.tuning.json                       tasks: rows, best time, sessions
   tvm-ext log show resnet18.tuning.json --task conv2d       every row of some tasks, fastest first
@@ -59,13 +58,10 @@ def _ls(args: argparse.Namespace) -> int:
 
     book = _read(args)
     tasks = summaries(book)
-    if args.json:
-        print_json({"ok": True, **_counts(book), "tasks": [_task_dict(summary) for summary in tasks]})
-        return 0
-    if tasks:
-        print_table(("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), map(_task_cells, tasks))
-    print(f"{len(tasks)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts")
-    return 0
+    values = {"ok": True, **_counts(book), "tasks": [_task_dict(summary) for summary in tasks]}
+    columns = ("task", "rows", "failed", "best", "of recipe", "sessions", "verdict")
+    count = f"{len(tasks)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts"
+    return print_result(args, values, table_text(columns, map(_task_cells, tasks)) if tasks else "", count)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -76,14 +72,10 @@ def _show(args: argparse.Namespace) -> int:
     if not tasks:
         names = "; ".join(_plain(summary.task.short) for summary in summaries(book)) or "none"
         raise OptionError(f"--task {args.task!r}: no task of these logs contains it", fix=f"tasks: {names}")
-    if args.json:
-        rows = [{**_task_dict(summary), "records": [_record_dict(r) for r in _ordered(summary)]} for summary in tasks]
-        print_json({"ok": True, **_counts(book), "tasks": rows})
-        return 0
-    for summary in tasks:
-        print(_plain(summary.task.short))
-        print_table(("time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(summary)))
-    return 0
+    rows = [{**_task_dict(summary), "records": [_record_dict(r) for r in _ordered(summary)]} for summary in tasks]
+    columns = ("time", "recipe", "configuration", "", "session", "when")
+    tables = [(_plain(s.task.short), table_text(columns, map(_record_cells, _ordered(s)))) for s in tasks]
+    return print_result(args, {"ok": True, **_counts(book), "tasks": rows}, *(text for pair in tables for text in pair))
 
 
 def _best(args: argparse.Namespace) -> int:
@@ -94,35 +86,25 @@ def _best(args: argparse.Namespace) -> int:
     book = _read(args)
     chosen = choices(book, machine)
     here = f"{machine.isa} ({machine.mcpu}), {machine.threads} threads"
-    if args.json:
-        rows = [
-            {"task": task.short, "op": task.op, "args": task.args,
-             "record": _record_dict(choice.record) if choice.record else None, "refused": list(choice.reasons)}
-            for task, choice in chosen
-        ]  # fmt: skip
-        print_json({"ok": True, "machine": machine.as_dict(), "tasks": rows})
-        return 0
+    rows, lines = [], []
     for task, choice in chosen:
-        print(_plain(task.short))
-        print(f"  {_plain(_chosen(choice.record))}")
-        for reason in choice.reasons:
-            print(f"  not used: {_plain(reason, 200)}")
-    print(f"{sum(c.record is not None for _, c in chosen)} of {len(chosen)} tasks have a record for {here}")
-    return 0
+        record = _record_dict(choice.record) if choice.record else None
+        reasons = list(choice.reasons)
+        rows.append({"task": task.short, "op": task.op, "args": task.args, "record": record, "refused": reasons})
+        lines += [_plain(task.short), f"  {_plain(_chosen(choice.record))}"]
+        lines += [f"  not used: {_plain(reason, 200)}" for reason in reasons]
+    count = f"{sum(c.record is not None for _, c in chosen)} of {len(chosen)} tasks have a record for {here}"
+    return print_result(args, {"ok": True, "machine": machine.as_dict(), "tasks": rows}, *lines, count)
 
 
 def _validate(args: argparse.Namespace) -> int:
     from ..core.records.record_book import RecordBook
 
     book = RecordBook.read(args.files)
-    if args.json:
-        bad = [{"path": p.path, "line": p.line, "reason": p.reason} for p in book.problems]
-        print_json({"ok": not bad, **_counts(book), "bad": bad})
-        return 1 if bad else 0
-    for problem in book.problems:
-        print(_plain(str(problem), 400))
-    print(f"{len(book.records)} records, {len(book.verdicts)} verdicts, {len(book.problems)} bad lines")
-    return 1 if book.problems else 0
+    bad = [{"path": p.path, "line": p.line, "reason": p.reason} for p in book.problems]
+    lines = [_plain(str(problem), 400) for problem in book.problems]
+    count = f"{len(book.records)} records, {len(book.verdicts)} verdicts, {len(book.problems)} bad lines"
+    return print_result(args, {"ok": not bad, **_counts(book), "bad": bad}, *lines, count, code=1 if bad else 0)
 
 
 # ------------------------------------------------------------------------------------------------ writing
@@ -148,8 +130,7 @@ def _rewritten(args: argparse.Namespace, output: str, done: Rewritten) -> int:
         "ok": True, "output": output, "records": {"read": done.records[0], "written": done.records[1]},
         "verdicts": {"read": done.verdicts[0], "written": done.verdicts[1]}, "left_out": list(done.problems),
     }  # fmt: skip
-    print_result(args, values, f"{output}: " + "\n".join(_plain(line, 400) for line in str(done).split("\n")))
-    return 0
+    return print_result(args, values, f"{output}: " + "\n".join(_plain(line, 400) for line in str(done).split("\n")))
 
 
 _ACTIONS: Mapping[str, tuple[Callable[[argparse.Namespace], int], tuple[str, ...]]] = {

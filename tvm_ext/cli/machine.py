@@ -1,16 +1,16 @@
-"""`tvm-ext machine`: facts and rates of this machine, or of a described one."""
+"""`tvm-ext machine`: what kernels are chosen by: instruction set, caches, what the cores do in a cycle, measured."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .shared.common import Progress, print_json, print_table
+from .shared.common import Progress, print_result, table_text
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
 
-SUMMARY = "what kernels are chosen by: instruction set, caches, and what the cores do in a cycle, measured"
 EXAMPLE = """\
   tvm-ext machine
   tvm-ext machine --measure --json > here.json
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the machine.
+    """Print the facts and rates of this machine, or of a described one.
 
     Raises:
         OptionError: no such description; or both a description and a measurement are asked for.
@@ -60,17 +60,14 @@ def run(args: argparse.Namespace) -> int:
         with Progress("measuring the machine"):
             machine = Machine.detect().measured(again=args.measure)
         name, source = cpu_name(), SOURCES[source_of_rates()]
-    if args.json:
-        print_json({"name": name, "source": source, "machine": machine.as_dict()})
-    else:
-        _print(name, source, machine)
-    return 0
+    values = {"name": name, "source": source, "machine": machine.as_dict()}
+    return print_result(args, values, *_lines(name, machine), f"source: {source}")
 
 
-def _print(name: str, source: str, machine: Machine) -> None:
+def _lines(name: str, machine: Machine) -> Iterator[str]:
     caches = ", ".join(f"{level} {getattr(machine, level.lower()) >> 10} KiB" for level in ("L1d", "L2", "L3"))
-    print(f"{name}: {machine.isa}, {machine.threads} threads, {caches}; scheduled by LLVM as {machine.mcpu}")
-    print(f"features: {' '.join(machine.features)}")
+    yield f"{name}: {machine.isa}, {machine.threads} threads, {caches}; scheduled by LLVM as {machine.mcpu}"
+    yield f"features: {' '.join(machine.features)}"
     rates, clock = machine.rates, machine.rates.clock
     peak = 2 * machine.lanes * rates.fma * clock
     rows = [(what, f"{value:g}", f"{peak:.0f} GFLOP/s a core" if field == "fma" else "")
@@ -78,5 +75,4 @@ def _print(name: str, source: str, machine: Machine) -> None:
     rows += [(what, f"{value:g} bytes", f"{value * clock:.1f} GB/s")
              for field, what in _BYTES if (value := getattr(rates, field))]  # fmt: skip
     rows.append((f"to begin and join a parallel loop on {rates.cores} threads", "", f"{rates.launch:g} us"))
-    print_table(("rate", "a cycle", f"at {clock:g} GHz"), rows)
-    print(f"source: {source}")
+    yield table_text(("rate", "a cycle", f"at {clock:g} GHz"), rows)

@@ -1,4 +1,4 @@
-"""`tvm-ext memory`: what a compiled model works in, what lives when, and where it lies."""
+"""`tvm-ext memory`: memory plan of a model: arena, lower bound, what lives when; of symbolic sizes, at their bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ..runtime.files import write_text
 from .shared.common import compile_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments
 
-SUMMARY = "the memory plan of a model: arena, lower bound, what lives when; of symbolic sizes, at their bounds"
 EXAMPLE = """\
   tvm-ext memory resnet18.onnx
   tvm-ext memory zoo:mobilenet_v2 --svg arena.svg"""
@@ -25,11 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, print the plan."""
+    """Compile, and print what the model works in, what lives when, and where it lies."""
     from .. import memory_plan
 
     plan = memory_plan(compile_with_progress(args, model_of(args.model)), batch=args.batch)
     if args.svg:
         write_text(args.svg, plan.svg())
-    print_result(args, plan.as_dict(), f"{plan}\nwrote {args.svg}" if args.svg else plan)
-    return 0
+    return print_result(args, plan.as_dict(), plan, f"wrote {args.svg}" if args.svg else "")

@@ -1,4 +1,4 @@
-"""`tvm-ext new`: write the beginning of an extension: a back end with its tests."""
+"""`tvm-ext new`: write a back end for an accelerator of your own, with tests that pass."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import keyword
 from pathlib import Path
 
 from ..core.errors import OptionError, ToolError
-from .shared.common import print_json
+from .shared.common import print_result
 
-SUMMARY = "write a back end for an accelerator of your own, with tests that pass"
 EXAMPLE = """\
   tvm-ext new backend my_chip
   cd my_chip && pytest && tvm-ext compile zoo:mlp --import my_chip --offload my_chip --offload-report"""
@@ -32,13 +31,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the files, and say what to do with them."""
     _check_name(args.name)
     paths = _write(args.name, Path(args.directory))
-    if args.json:
-        print_json({"ok": True, "name": args.name, "files": [str(path) for path in paths]})
-        return 0
-    for path in paths:
-        print(f"wrote {path}")
-    print(f"next: cd {paths[0].parent} && pytest")
-    return 0
+    values = {"ok": True, "name": args.name, "files": [str(path) for path in paths]}
+    wrote = [f"wrote {path}" for path in paths]
+    return print_result(args, values, *wrote, f"next: cd {paths[0].parent} && pytest")
 
 
 def _check_name(name: str) -> None:

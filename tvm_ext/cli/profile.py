@@ -1,4 +1,4 @@
-"""`tvm-ext profile`: where the time of a model goes, kernel by kernel; and what became slower between two profiles."""
+"""`tvm-ext profile`: time every kernel of a model, against what this machine can do; compare two profiles."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .shared.common import (
-    Progress,
-    add_input_arguments,
-    given_inputs,
-    measure_with_progress,
-    model_of,
-    print_json,
-    print_result,
-)
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
     from ..inspection.profile import Profile
 
-SUMMARY = "time every kernel of a model, against what this machine can do; compare two profiles"
 EXAMPLE = """\
   tvm-ext profile resnet18.onnx
   tvm-ext profile zoo:resnet18 --group-by recipe --trace trace.json --roofline roofline.svg -o before.json
@@ -86,22 +77,16 @@ def run(args: argparse.Namespace) -> int:
     line = profile.roofline(args.group_by) if args.roofline else None
     if line is not None and args.roofline != "-":
         line.save(args.roofline)
-    if args.json:
-        rows = [row.as_dict() for row in profile.rows(args.group_by, args.top)]
-        plain = {
-            key: value for key, value in profile.as_dict().items() if key != "timelines"
-        }  # -o and --trace have them
-        print_json({"ok": True, **plain, "group_by": args.group_by, "rows": rows})
-        return 0
     from ..inspection.profile import profile_text
 
-    print(profile_text(profile, args.group_by, args.top, args.verbose))
-    if line is not None and args.roofline == "-":
-        print(f"\n{line}")
-    for path in (args.output, args.trace, args.roofline if args.roofline != "-" else None):
-        if path:
-            print(f"wrote {path}")
-    return 0
+    rows = [row.as_dict() for row in profile.rows(args.group_by, args.top)]
+    plain = profile.as_dict()
+    del plain["timelines"]  # -o and --trace have them
+    values = {"ok": True, **plain, "group_by": args.group_by, "rows": rows}
+    table = profile_text(profile, args.group_by, args.top, args.verbose)
+    picture = f"\n{line}" if args.roofline == "-" else ""
+    written = [path for path in (args.output, args.trace, args.roofline) if path and path != "-"]
+    return print_result(args, values, table, picture, *(f"wrote {path}" for path in written))
 
 
 def _estimate(args: argparse.Namespace) -> int:
@@ -120,8 +105,7 @@ def _estimate(args: argparse.Namespace) -> int:
         raise OptionError(f"--estimate runs nothing: no use for {', '.join(useless)}", fix="leave out one of both")
     with Progress(f"estimating {args.model}"):
         estimated = estimate(model_of(args.model), **compile_options(args))
-    print_result(args, {"ok": True, **estimated.as_dict()}, estimated)
-    return 0
+    return print_result(args, {"ok": True, **estimated.as_dict()}, estimated)
 
 
 def _profile(args: argparse.Namespace) -> Profile:
@@ -144,14 +128,12 @@ def _compare(args: argparse.Namespace) -> int:
     comparison = before.compare(after)
     percent = args.fail_on_regress
     regressed = comparison.regressions(percent) if percent is not None else ()
-    if args.json:
-        rows = [change.as_dict() for change in regressed]
-        print_json({"ok": not regressed, **comparison.as_dict(), "regressions": rows})
-    else:
-        print(comparison)
-        if percent is not None:
-            print(f"\n{len(regressed)} slower by more than {percent:g} %, beyond the noise" + ":" * bool(regressed))
-        for change in regressed:
-            nodes = f" ({', '.join(change.nodes)})" if change.nodes else ""
-            print(f"  {change.label}{nodes}: {change.ratio:.3f} of before")
-    return 1 if regressed else 0
+    rows = [change.as_dict() for change in regressed]
+    values = {"ok": not regressed, **comparison.as_dict(), "regressions": rows}
+    lines = []
+    if percent is not None:
+        lines = [f"\n{len(regressed)} slower by more than {percent:g} %, beyond the noise" + ":" * bool(regressed)]
+    for change in regressed:
+        nodes = f" ({', '.join(change.nodes)})" if change.nodes else ""
+        lines.append(f"  {change.label}{nodes}: {change.ratio:.3f} of before")
+    return print_result(args, values, comparison, *lines, code=1 if regressed else 0)

@@ -1,4 +1,4 @@
-"""`tvm-ext quantize`: a QDQ model of 8 bits out of a float32 model and typical inputs."""
+"""`tvm-ext quantize`: quantize a float32 model to int8 (a standard QDQ model), with ranges from typical inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 from ..runtime.files import write_text
 from .shared.common import Progress, model_of, print_result
 
-SUMMARY = "quantize a float32 model to int8 (a standard QDQ model), with ranges of activations from typical inputs"
 EXAMPLE = """\
   tvm-ext quantize resnet18.onnx --calibration images.npz -o resnet18.int8.onnx
   tvm-ext quantize resnet18.onnx --calibration folder_of_npy --method percentile -o resnet18.int8.onnx
@@ -64,5 +63,4 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown:
         write_text(args.markdown, result.markdown())
     written = f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model"
-    print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, f"{result}\n{written}")
-    return 0
+    return print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, result, written)

@@ -1,4 +1,4 @@
-"""`tvm-ext report`: one page of all that is known of a model and its program."""
+"""`tvm-ext report`: write one self-contained page: what a model holds, what became of it, how right and fast it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "write one self-contained page: what a model holds, what became of it, how right and how fast it is"
 EXAMPLE = """\
   tvm-ext report resnet18.onnx -o report.html
   tvm-ext report zoo:mlp -o mlp.html --no-profile"""
@@ -34,5 +33,4 @@ def run(args: argparse.Namespace) -> int:
             profile=not args.no_profile, rounds=args.rounds, seed=args.seed,
             on_step=lambda step: progress.tell(f"{args.model}: {step}"), **compile_options(args),
         )  # fmt: skip
-    print_result(args, result.as_dict(), result)
-    return 0 if result.ok else 1
+    return print_result(args, result.as_dict(), result, code=0 if result.ok else 1)

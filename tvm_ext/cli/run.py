@@ -1,13 +1,12 @@
-"""`tvm-ext run`: run a model or an artifact once on given or seeded inputs."""
+"""`tvm-ext run`: run an ONNX model or an exported artifact once, on given or seeded inputs."""
 
 from __future__ import annotations
 
 import argparse
-import pathlib
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ToolError
-from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
+from ..runtime.files import make_folder
+from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_result, table_text
 from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..runtime.model import CompiledModel
 
-SUMMARY = "run an ONNX model or an exported artifact once"
 EXAMPLE = """\
   tvm-ext run resnet18.so --input input=image.npy -o outputs.npz
   tvm-ext run zoo:resnet18 --seed 3
@@ -43,13 +41,9 @@ def run(args: argparse.Namespace) -> int:
     outputs = compiled.run(feeds)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]
-    if args.json:
-        print_json({"ok": True, "model": args.model, "outputs": rows, "written": written})
-        return 0
-    print_table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
-    for path in written:
-        print(f"wrote {path}")
-    return 0
+    table = table_text(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+    values = {"ok": True, "model": args.model, "outputs": rows, "written": written}
+    return print_result(args, values, table, *(f"wrote {path}" for path in written))
 
 
 def opened(args: argparse.Namespace) -> CompiledModel:
@@ -76,11 +70,7 @@ def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]
         save_npz(args.output, outputs)
         written.append(args.output)
     if args.output_dir:
-        folder = pathlib.Path(args.output_dir)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ToolError(f"{folder}: cannot be made ({error.strerror})", fix="give another --output-dir") from error
+        folder = make_folder(args.output_dir)
         for name, value in outputs.items():
             path = folder / f"{name.replace('/', '_') or '_'}.npy"
             save_npy(path, value)

@@ -1,4 +1,4 @@
-"""`tvm-ext tune`: search configurations of a model's kernels by measuring them."""
+"""`tvm-ext tune`: search configurations of a model's kernels by measuring them; writes a log of records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ..core.errors import OptionError
 from .shared.common import model_of
 from .shared.options import add_compile_arguments, compile_options
 
-SUMMARY = "search configurations of a model's kernels by measuring them; writes a log of records"
 EXAMPLE = """\
   tvm-ext tune resnet18.onnx --minutes 10 --log resnet18.tuning.json
   tvm-ext tune resnet18.onnx --log resnet18.tuning.json --resume --minutes 5

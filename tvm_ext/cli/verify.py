@@ -1,4 +1,4 @@
-"""`tvm-ext verify`: compare a compiled model with onnxruntime, output by output, or layer by layer."""
+"""`tvm-ext verify`: compare a model, compiled here or exported before, with onnxruntime; also layer by layer."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from .shared.common import Progress, add_input_arguments, given_inputs, model_of
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..runtime.model import CompiledModel
-    from ..verification.layers import LayerReport
-    from ..verification.verify import VerifyReport
 
-SUMMARY = "compare a model, compiled here or exported before, with onnxruntime"
 EXAMPLE = """\
   tvm-ext verify resnet18.onnx
   tvm-ext verify resnet18.onnx --artifact resnet18.so --seed 0 1 2
@@ -52,13 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check for every seed (or once, on given inputs); 1 if any output disagrees."""
+    from .. import verify
+
     feeds, model = given_inputs(args), model_of(args.model)
     compiled = _compiled(args, model)
-    reports = [_report(args, compiled, model, feeds, seed) for seed in (args.seed if feeds is None else [0])]
+    options = {"tolerance": args.tolerance, "layers": args.layers, "sizes": args.sizes}
+    with Progress("comparing with onnxruntime"):
+        seeds = args.seed if feeds is None else [0]
+        reports = [verify(compiled, model, feeds, seed=seed, **options) for seed in seeds]
     good = all(report.ok for report in reports)
     values = {"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]}
-    print_result(args, values, "\n\n".join(map(str, reports)))
-    return 0 if good else 1
+    return print_result(args, values, "\n\n".join(map(str, reports)), code=0 if good else 1)
 
 
 def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
@@ -72,15 +71,6 @@ def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
 
     with Progress(f"compiling {args.model}"):
         return compile_model(model, instruments=Instruments(switches=switches_of(args.off)), **compile_options(args))
-
-
-def _report(
-    args: argparse.Namespace, compiled: CompiledModel, model: Any, feeds: dict[str, np.ndarray] | None, seed: int
-) -> VerifyReport | LayerReport:
-    from .. import verify
-
-    with Progress("comparing with onnxruntime"):
-        return verify(compiled, model, feeds, seed=seed, tolerance=args.tolerance, layers=args.layers, sizes=args.sizes)
 
 
 def switch_argument(text: str) -> tuple[str, str]:

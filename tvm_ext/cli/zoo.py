@@ -1,13 +1,12 @@
-"""`tvm-ext zoo`: list the models that can be built without a download, or write one as ONNX."""
+"""`tvm-ext zoo`: list the models of the zoo, which need no download, or write one of them as an ONNX file."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 
-from .shared.common import Progress, print_json, print_result, print_table
+from .shared.common import Progress, print_result, table_text
 
-SUMMARY = "list the models of the zoo, or write one of them as an ONNX file"
 EXAMPLE = """\
   tvm-ext zoo ls
   tvm-ext zoo resnet18 -o resnet18.onnx --batch 8 --weights resnet18.safetensors"""
@@ -33,16 +32,11 @@ def run(args: argparse.Namespace) -> int:
         path = zoo.save(args.name, args.output or f"{args.name}.onnx", **options)
     size = path.stat().st_size
     values = {"ok": True, "name": args.name, "path": str(path), "bytes": size}
-    print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
-    return 0
+    return print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
 
 
 def _list(args: argparse.Namespace) -> int:
     from ..frontend.zoo import MODELS
 
     models = {name: (inspect.getdoc(builder) or "").partition("\n")[0] for name, builder in sorted(MODELS.items())}
-    if args.json:
-        print_json({"ok": True, "models": models})
-    else:
-        print_table(("", ""), models.items())
-    return 0
+    return print_result(args, {"ok": True, "models": models}, table_text(("", ""), models.items()))

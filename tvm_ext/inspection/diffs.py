@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,20 +79,13 @@ def pass_changes(
         only: names of passes; none for all.
     """
     wanted, naming = set(only), ElidedNaming()
-    known: dict[int, dict[str, str]] = {}
-
-    def texts(index: int) -> dict[str, str]:
-        if index not in known:
-            known[index] = function_texts(steps[index].mod, naming)
-        return known[index]
-
+    texts = functools.lru_cache(maxsize=2)(lambda index: function_texts(steps[index].mod, naming))
     for number, report in enumerate(reports, start=1):
         if wanted and report.name not in wanted:
             continue
         same = steps[number].mod.same_as(steps[number - 1].mod)
         changes = () if same else tuple(_changes(texts(number - 1), texts(number)))
         yield PassChange(number, report.name, report.fired, report.skipped, report.seconds, changes)
-        known.pop(number - 1, None)
 
 
 def function_texts(mod: IRModule, naming: ElidedNaming) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
-from ..core.plan import Kernel, Plan
+from ..core.plan import Kernel
 from ..driver.lower import Lowered, lower_all
 from ..passes.lowering.choose_recipes import least_cost, matches
 from ..runtime.table import Column, Plain, Table, Value, percent_cell, plain_fields
@@ -170,10 +170,6 @@ def _seconds(kernel: Kernel, machine: Machine, lowered: Lowered) -> float:
     """Of one call, compiled for a machine with another number of threads."""
     if kernel.plan is None:
         return kernel.cost(machine) if kernel.cost is not None else kernel.estimate
-    plan = _planned(kernel.plan, machine, lowered)
-    return plan.cost if plan is not None else kernel.estimate
-
-
-def _planned(plan: Plan, machine: Machine, lowered: Lowered) -> Plan | None:
     exact, off = lowered.ctx.options.accuracy == "exact", lowered.ctx.switches.recipes
-    return least_cost(matches(plan.match.group, machine, exact=exact, off=off), machine)
+    plan = least_cost(matches(kernel.plan.match.group, machine, exact=exact, off=off), machine)
+    return plan.cost if plan is not None else kernel.estimate

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import OptionError, ToolError, UnsupportedError
+from ..core.errors import OptionError, UnsupportedError
 from ..core.graph.ownership import IMPORT
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
@@ -28,6 +28,7 @@ from ..frontend.importer import Imported
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
+from ..runtime.files import make_folder
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
@@ -142,11 +143,7 @@ class Inspection(Shown):
         Raises:
             ToolError: the folder or a file cannot be written.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ToolError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+        target = make_folder(folder)
         files = [(stage, target / file_name(stage)) for stage in map(stage_named, self.stages)]
         write_stages(self, files, TENSORS)
         return tuple(path for _, path in files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from ..passes.lowering.choose_recipes import ChooseRecipes
 from ..runtime.files import write_text
 from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
-from ..runtime.table import Cell, Column, Table, plain_fields
+from ..runtime.table import Cell, Column, Table, knobs_text, plain_fields
 from ..verification.environment import describe_machine
 from ..verification.layer_check import check_layers
 from ..verification.layers import LayerReport
@@ -220,16 +219,11 @@ def _kernels(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(columns, [
         (
             row["name"], Cell(row["recipe"], tone="warn" if row["reason"] else ""), row["calls"], row.get("flops"),
-            row.get("bytes"), row["estimated_us"], row["layouts"], _config(row["config"]), row["reason"],
+            row.get("bytes"), row["estimated_us"], row["layouts"], knobs_text(row["config"]), row["reason"],
             ", ".join(row["nodes"]),
         )
         for row in rows
     ]).filled()  # fmt: skip
-
-
-def _config(config: Mapping[str, Any]) -> str:
-    return " ".join(f"{knob}={value if isinstance(value, int | float | str) else json.dumps(value)}"
-                    for knob, value in config.items())  # fmt: skip
 
 
 def _passes(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
@@ -248,7 +242,7 @@ def _passes(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _records(report: Mapping[str, Any]) -> list[Part]:
-    used = [(row["name"], row["recipe"], row["record"], _config(row["config"])) for row in report["kernels"]
+    used = [(row["name"], row["recipe"], row["record"], knobs_text(row["config"])) for row in report["kernels"]
             if row["record"]]  # fmt: skip
     chosen = [row for row in report["passes"] if row["name"] == ChooseRecipes.name]
     unplanned = {row["name"] for row in report["kernels"] if row["reason"]}

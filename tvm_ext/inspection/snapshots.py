@@ -8,9 +8,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst, IRModule
 
-from ..core.graph.nodes import kernels_of
 from ..core.passes import CompileContext
-from ..driver.stages.catalog import STAGES, stage_named
+from ..driver.stages.catalog import STAGES
 from ..driver.stages.state import context_state
 
 _RESUMABLE = {stage.after for stage in STAGES if stage.resumes}
@@ -59,15 +58,3 @@ def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
     plans = (kernel.plan for kernel in ctx.kernels.values() if kernel.plan)
     groups = {plan.match.group.name: plan.match.group.function for plan in plans}
     return Snapshot(step, mod, context_state(ctx), tuple(region.program for region in regions), groups)
-
-
-def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
-    """Every kernel before its schedule: those of recipes, and those of TVM's own lowering.
-
-    Returns:
-        name -> TIR function.
-    """
-    layout, rest = snapshots.of(stage_named("layout").after), snapshots.of(stage_named("tir").after)
-    assert layout is not None and rest is not None
-    first = kernels_of(layout.mod)
-    return {**first, **kernels_of(rest.mod), **first}

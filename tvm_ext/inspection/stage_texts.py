@@ -13,10 +13,11 @@ import onnx.printer
 from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import OptionError
+from ..core.graph.nodes import kernels_of
 from ..core.options import CompileOptions
 from ..driver.lower import Lowered
 from ..driver.machine_code import machine_code
-from ..driver.stages.catalog import Stage
+from ..driver.stages.catalog import Stage, stage_named
 from ..driver.stages.file import GROUPS, MODULE
 from ..driver.stages.programs import programs_text
 from ..frontend.checks.checker import check_model
@@ -25,7 +26,7 @@ from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import type_name
 from .constants import FileNaming, Tensors
 from .script import canonical, script
-from .snapshots import Snapshots, all_kernels_unscheduled
+from .snapshots import Snapshots
 
 _HEAD = """\
 # {what}
@@ -98,8 +99,11 @@ def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
 
 
 def kernels_module(snapshots: Snapshots) -> IRModule:
-    """The module of all kernels before they are scheduled."""
-    return IRModule({GlobalVar(name): kernel for name, kernel in all_kernels_unscheduled(snapshots).items()})
+    """The module of all kernels before they are scheduled: those of recipes, and those of TVM's own lowering."""
+    layout, rest = snapshots.of(stage_named("layout").after), snapshots.of(stage_named("tir").after)
+    assert layout is not None and rest is not None
+    first = kernels_of(layout.mod)
+    return IRModule({GlobalVar(name): kernel for name, kernel in {**first, **kernels_of(rest.mod), **first}.items()})
 
 
 def other_text(stage: Stage, lowered: Lowered) -> str:

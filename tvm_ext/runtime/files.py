@@ -75,6 +75,20 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         raise
 
 
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """A folder, which is made if it is not there.
+
+    Raises:
+        ToolError: it cannot be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolError(f"{folder}: the folder cannot be made ({error.strerror})", fix="give another path") from error
+    return folder
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text in UTF-8, the whole file or none.
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,6 @@ Measuring = Callable[[], AbstractContextManager[Measurer]]
 
 class _BudgetSpent(Exception):
     """The time is over: raised in the progress callback, it ends the session with all trials in the database."""
-
-
-@dataclass(frozen=True)
-class _ModelResult:
-    """The whole model: its ratio, its error, and what is wrong with it."""
-
-    ratio: Ratio | None = None
-    error: float | None = None
-    failed: str = ""
 
 
 class MetaScheduleRun:
@@ -80,19 +71,16 @@ class MetaScheduleRun:
         clock = _Clock(budget, tell, self._kernels)
         stopped = self._measure(clock, budget, seed, measuring)
         seconds = time.monotonic() - clock.started
-        whole = _ModelResult()
+        ratio, worst, failed = None, None, ""
         notes = (f"the whole model was not timed: {elsewhere}",) if elsewhere else ()
         if not elsewhere and stopped != INTERRUPTED and clock.count:
             tell({"event": "end", "step": "timing the whole model, with and without the schedules"})
             try:
-                whole = self._whole(seed)
+                ratio, worst, failed = self._whole(seed)
             except KeyboardInterrupt:
                 stopped = INTERRUPTED_LATE
         rows = tuple(clock.row(kernel, workload) for kernel, workload in self._kernels.items())
-        return TuneReport(
-            self._name, session, str(self._folder), rows, seconds, stopped, whole.ratio, whole.error, notes,
-            whole.failed,
-        )  # fmt: skip
+        return TuneReport(self._name, session, str(self._folder), rows, seconds, stopped, ratio, worst, notes, failed)
 
     def _measure(self, clock: _Clock, budget: Budget, seed: int, measuring: Measuring) -> str:
         """Why it stopped."""
@@ -108,38 +96,35 @@ class MetaScheduleRun:
             return INTERRUPTED
         return f"{trials} trials are done" if clock.count >= trials else "no space has new candidates"
 
-    def _whole(self, seed: int) -> _ModelResult:
+    def _whole(self, seed: int) -> tuple[Ratio | None, float | None, str]:
+        """The whole model: its ratio, its error, and what is wrong with it."""
         untuned = compile_model(self._model, replace(self._options, records=None, cache=False))
         tuned = compile_model(self._model, replace(self._options, records=(str(self._folder),), cache=False))
         checked = verify(tuned, self._model, seed=seed)
         worst = max((o.of_range for o in checked.outputs), default=None)
         if not checked.ok:
-            return _ModelResult(None, worst, f"the tuned model disagrees with onnxruntime:\n{checked}")
-        return _ModelResult(paired(tuned, untuned, seeded_inputs(untuned.inputs, seed)), worst)
+            return None, worst, f"the tuned model disagrees with onnxruntime:\n{checked}"
+        return paired(tuned, untuned, seeded_inputs(untuned.inputs, seed)), worst, ""
 
 
 class _Clock:
-    """Counts trials, tells of them, and ends the session in time."""
+    """Counts trials, of which the recipe's default is a kernel's first; tells of them; ends the session in time."""
 
     def __init__(self, budget: Budget, tell: Callable[[Event], None], kernels: Mapping[str, Workload]) -> None:
         self.started, self.count = time.monotonic(), 0
         self._budget, self._tell = budget, tell
-        self._first = dict.fromkeys(kernels, math.nan)
-        self._best = dict.fromkeys(kernels, math.inf)
         self._trials: dict[str, list[Trial]] = {name: [] for name in kernels}
 
     def __call__(self, trial: Trial) -> None:
-        if math.isnan(self._first[trial.kernel]):
-            self._first[trial.kernel] = trial.seconds  # the recipe's default is measured first
-        better = trial.seconds < self._best[trial.kernel]
-        self._best[trial.kernel] = trial.best
-        self._trials[trial.kernel].append(trial)
+        mine = self._trials[trial.kernel]
+        better = trial.seconds < (mine[-1].best if mine else math.inf)
+        mine.append(trial)
         self.count += 1
         elapsed = time.monotonic() - self.started
         left = None if self._budget.minutes is None else max(0.0, 60 * self._budget.minutes - elapsed)
         self._tell({
             "event": "trial", "task": trial.kernel, "trial": self.count, "of": self._budget.trials,
-            "seconds": trial.seconds, "best": trial.best, "default": self._first[trial.kernel], "flops": 0.0,
+            "seconds": trial.seconds, "best": trial.best, "default": mine[0].seconds, "flops": 0.0,
             "better": better, "error": trial.error, "detail": trial.detail, "discarded": False, "config": {},
             "elapsed": elapsed, "left": left,
         })  # fmt: skip
@@ -150,8 +135,8 @@ class _Clock:
         """What became of a kernel."""
         trials = self._trials[kernel]
         failed, wrong = sum(bool(t.error) for t in trials), sum(t.error == "wrong" for t in trials)
-        best = self._best[kernel]
+        default, best = (trials[0].seconds, trials[-1].best) if trials else (math.nan, math.nan)
         return TaskRow(
-            kernel, int(workload.weight), 0, len(trials), failed, wrong, self._first[kernel],
-            best if math.isfinite(best) else math.nan, None, "MetaSchedule", {}, best < self._first[kernel],
+            kernel, int(workload.weight), 0, len(trials), failed, wrong, default,
+            best if math.isfinite(best) else math.nan, None, "MetaSchedule", {}, best < default,
         )  # fmt: skip

@@ -12,19 +12,15 @@ carries over between shapes and templates.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tvm import tirx
 
-from .loop_analysis import statements
+from .loop_analysis import Statement, statements
+from .templates.choices import Choices
 from .templates.entities import ANNOTATIONS
-
-if TYPE_CHECKING:
-    from tvm import tirx
-
-    from .loop_analysis import Statement
-    from .templates.choices import Choices
-    from .templates.space import ConfigSpace
+from .templates.space import ConfigSpace
 
 #: Statements that are described one by one, heaviest first.
 _STATEMENTS = 2

@@ -126,12 +126,8 @@ class _KernelClock:
 
 
 def _tasks_of_kernels(model: CompiledModel, owners: Mapping[str, TaskKey]) -> dict[str, TaskKey]:
-    found = {}
-    for kernel in model.report["kernels"]:
-        key = next((owners[node] for node in kernel["nodes"] if node in owners), None)
-        if key is not None:
-            found[kernel["name"]] = key
-    return found
+    nodes = {kernel["name"]: [node for node in kernel["nodes"] if node in owners] for kernel in model.report["kernels"]}
+    return {name: owners[owned[0]] for name, owned in nodes.items() if owned}
 
 
 def _by_task(spans: Sequence[tuple[str, float]], tasks: Mapping[str, TaskKey]) -> dict[TaskKey, float]:

@@ -159,7 +159,7 @@ def prune(path: str | os.PathLike[str], keep: int, output: str | os.PathLike[str
     target = source if output is None else Path(output)
     with _kept_still(target):
         lines, problems = _read([source])
-        wanted = _fastest(lines, keep) | _newest_verdicts(lines)
+        wanted = _fastest(lines, keep) | {text for _, text in _latest(lines).values()}
         sessions = {line.found.session for line in lines if isinstance(line.found, _OURS) and line.text in wanted}
         kept = [line for line in lines if line.text in wanted or _still_meant(line, sessions)]
         return _rewrite(lines, kept, problems, target)
@@ -207,10 +207,6 @@ def _fastest(lines: Sequence[Line], keep: int) -> set[str]:
         if (record.task, record.recipe, config_text(record.config)) in named:
             wanted.add(text)
     return wanted.union(*({text for _, text in sorted(rows)[:keep]} for rows in groups.values()))
-
-
-def _newest_verdicts(lines: Sequence[Line]) -> set[str]:
-    return {text for _, text in _latest(lines).values()}
 
 
 def _latest(lines: Sequence[Line]) -> dict[tuple[TaskKey, str, str], tuple[Verdict, str]]:

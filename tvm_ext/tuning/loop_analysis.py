@@ -120,7 +120,8 @@ def _walk(stmt: Any, loops: tuple[Loop, ...], guarded: bool, bound: dict[int, Wi
     elif kind == "SBlockRealize":
         axes = zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
         inside = {**bound, **{hash(axis.var): _width(value, bound) for axis, value in axes}}
-        yield from _walk(stmt.block.body, loops, guarded or not _is_true(stmt.predicate), inside)
+        guarded = guarded or getattr(stmt.predicate, "value", 0) != 1
+        yield from _walk(stmt.block.body, loops, guarded, inside)
     elif kind == "IfThenElse":
         for one in filter(None, (stmt.then_case, stmt.else_case)):
             yield from _walk(one, loops, True, bound)
@@ -131,10 +132,6 @@ def _walk(stmt: Any, loops: tuple[Loop, ...], guarded: bool, bound: dict[int, Wi
         yield found
     elif hasattr(stmt, "body"):
         yield from _walk(stmt.body, loops, guarded, bound)
-
-
-def _is_true(predicate: Any) -> bool:
-    return getattr(predicate, "value", 0) == 1
 
 
 def _expression(expr: Any, found: Statement, bound: Mapping[int, Width]) -> None:

@@ -130,16 +130,13 @@ class TuneReport(Shown):
 def _row(row: TaskRow) -> tuple[Value, ...]:
     inside = None if row.in_model is None else row.in_model[0] / row.in_model[1]
     trials = f"{row.trials}{f' ({row.failed} failed)' if row.failed else ''}"
+    times = (_or_none(1e6 * seconds) for seconds in (row.before, row.after))
     rate = row.flops / row.after / 1e9 if math.isfinite(row.after) else None
-    return row.name, row.calls, row.space, trials, _us(row.before), _us(row.after), rate, inside, row.recipe, _kept(row)
+    return row.name, row.calls, row.space, trials, *times, rate, inside, row.recipe, _kept(row)
 
 
 def _kept(row: TaskRow) -> str:
     return "yes" if row.kept else "unusable" if row.unusable else ""
-
-
-def _us(seconds: float) -> float | None:
-    return 1e6 * seconds if math.isfinite(seconds) else None
 
 
 def _or_none(value: float) -> float | None:

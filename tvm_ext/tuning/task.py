@@ -81,7 +81,7 @@ class RecipeTask:
             knob: [*values, *(v for v in [self.default[knob]] if v not in values)]
             for knob, values in recipe.space(match, machine).items()
         }
-        self.space = ConfigSpace.of(choices, self._legal)
+        self.space = ConfigSpace.of(choices, lambda config: math.isfinite(self.prior(config)))
 
     def prior(self, config: Config) -> float:
         """The recipe's estimate in seconds."""
@@ -106,9 +106,6 @@ class RecipeTask:
         others = [{**config, knob: value} for knob, choices in self.space.knobs.items() for value in choices]
         priced = sorted((self.prior(other), config_text(other)) for other in others if other != config)
         return [json.loads(text) for cost, text in priced if math.isfinite(cost)]
-
-    def _legal(self, config: Config) -> bool:
-        return math.isfinite(self.prior(config))
 
     def features(self, config: Config) -> np.ndarray:
         """log2 of every number among the knobs, choice numbers of the others, and products of pairs of knobs, which are

@@ -65,7 +65,7 @@ def tune(
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, setup, log, wanted, resume, dry_run)
-    given = _Template(model, machine) if _is_template(model) else _Model(model, compile_options, machine, wanted)
+    given = _Template(model) if _is_template(model) else _Model(model, compile_options, machine, wanted)
     path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
     if dry_run:
         return given.report(session_name(), str(path), notes=_estimate(given, setup.budget))
@@ -235,7 +235,7 @@ class _Model(_Tuned):
 class _Template(_Tuned):
     """One template with its arguments."""
 
-    def __init__(self, task: Task, machine: Machine) -> None:
+    def __init__(self, task: Task) -> None:
         self.name = task.recipe
         self.tasks = [(task, 1)]
 

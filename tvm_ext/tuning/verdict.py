@@ -6,9 +6,10 @@ best records of all tasks -> tuned program -> its kernels timed beside those of 
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,9 @@ def judge(
     if not changed:
         return Judgement(None, None, {}, ())
     with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-        programs = _Programs(model, options, Path(folder, "records.json"))
+        program_with = functools.partial(_compiled_with, model, options, Path(folder, "records.json"))
         tell("compiling the untuned and the tuned model")
-        untuned, tuned = programs.of(()), programs.of(changed.values())
+        untuned, tuned = program_with(()), program_with(changed.values())
         inputs = seeded_inputs(untuned.inputs, seed, batch=max(untuned.batches, default=1))
         tell("timing kernels inside the model")
         owners = {node: w.key for w in workloads for site in w.calls for node in site}
@@ -94,7 +95,7 @@ def judge(
         ratio, checked, wrong = None, None, ""
         if kept:
             tell("timing the whole model, tuned and untuned in turn")
-            final = tuned if len(kept) == len(changed) else programs.of(kept.values())
+            final = tuned if len(kept) == len(changed) else program_with(kept.values())
             ratio, checked, wrong = _final(model, final, untuned, inputs, seed)
             kept = {} if wrong else kept
     reason = wrong or "no faster inside the model"
@@ -117,17 +118,10 @@ def _final(
     return ratio, checked, f"the whole model is no faster: {ratio}" if ratio.median >= 1 else ""
 
 
-class _Programs:
-    """The model, compiled with some records."""
-
-    def __init__(self, model: Any, options: CompileOptions, path: Path) -> None:
-        self._model, self._options, self._path = model, options, path
-
-    def of(self, records: Any) -> CompiledModel:
-        rows = [record.to_row() for record in records]
-        self._path.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
-        source = (str(self._path),) if rows else None
-        return compile_model(self._model, replace(self._options, records=source, cache=False))
+def _compiled_with(model: Any, options: CompileOptions, path: Path, records: Collection[Record]) -> CompiledModel:
+    """The model, compiled with some records, which are written to a file."""
+    path.write_text("".join(record.to_row() + "\n" for record in records), encoding="utf-8")
+    return compile_model(model, replace(options, records=(str(path),) if records else None, cache=False))
 
 
 def _same(record: Record, plan: Plan) -> bool:

@@ -113,7 +113,7 @@ def tracked(servers: int, code: str = SERVER) -> Iterator[tuple[int, Sequence[Pr
         AssertionError: one of them ended by itself, before or within the body; with what it wrote to stderr.
     """
     from tvm_ext.tuning.measure import MeasureError
-    from tvm_ext.tuning.measure.rpc import servers_of
+    from tvm_ext.tuning.measure.measurers import servers_of
 
     def count() -> int:
         try:

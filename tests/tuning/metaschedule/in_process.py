@@ -2,24 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 
 from tvm_ext.core.machine import Machine
-
-
-@dataclass(frozen=True)
-class Result:
-    """What MetaSchedule's runner reads of a measurement."""
-
-    config: dict[str, Any]
-    costs: tuple[float, ...] = ()
-    error: str = ""
-    detail: str = ""
-    discarded: bool = False
+from tvm_ext.tuning.measure import Measurement
 
 
 class InProcess:
@@ -39,7 +28,7 @@ class InProcess:
         self.measured = 0
         self.wrong: list[str] = []
 
-    def measure(self, task: Any, configs: Sequence[dict[str, Any]], best: float = float("inf")) -> Iterator[Result]:
+    def measure(self, task: Any, configs: Sequence[Any], best: float = float("inf")) -> Iterator[Measurement]:
         reference = tvm.ir.load_json(task.describe()["reference"])
         arguments = operands(reference["main"])
         expected = run(reference, arguments, self._target)
@@ -50,10 +39,10 @@ class InProcess:
             got = run(mod, arguments, self._target)
             if not np.allclose(got, expected, rtol=1e-4, atol=1e-4):
                 self.wrong.append(str(mod))
-                yield Result(config, error="wrong", detail=f"off by {abs(got - expected).max()}")
+                yield Measurement(config, error="wrong", detail=f"off by {abs(got - expected).max()}")
                 continue
             seconds = self._seconds(self.measured) if self._seconds else time.perf_counter() - start
-            yield Result(config, (seconds,))
+            yield Measurement(config, (seconds,))
 
 
 def operands(function: Any) -> list[np.ndarray]:

@@ -6,7 +6,6 @@ import math
 import pytest
 
 from tvm_ext.core.errors import OptionError
-from tvm_ext.tuning.templates.definitions import Definitions
 from tvm_ext.tuning.templates.space import ConfigSpace
 
 
@@ -121,6 +120,6 @@ def test_bad_definitions_say_what_is_wrong(define: str, args, options, message: 
 
 def test_no_choice_is_listed_before_it_is_looked_at() -> None:
     seen = []
-    definitions = Definitions()
+    definitions = ConfigSpace()
     definitions.define_split("tile", 720720, num_outputs=4, filter=lambda entity: seen.append(entity) or True)
     assert len(seen) == 1

@@ -1,17 +1,16 @@
-"""`tvm-ext rtl`: the simulated systolic array as hardware: its Verilog, or the cells that it takes."""
+"""`tvm-ext rtl`: the systolic array as hardware: its Verilog, or the cells that it takes."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, astuple
-from pathlib import Path
 from typing import Any
 
-from ...core.errors import OptionError, ToolError
+from ...core.errors import OptionError
 from ...core.settings.flags import setting
-from ..shared.common import print_json, print_table
+from ...runtime.files import write_text
+from ..shared.common import print_result, table_text
 
-SUMMARY = "the systolic array as hardware: its Verilog, or the cells that it takes"
 EXAMPLE = """\
   tvm-ext rtl --rows 4 --cols 4 --dataflow ws -o array.v
   tvm-ext rtl --rows 4 --cols 4 --dataflow os --cells
@@ -46,21 +45,15 @@ def run(args: argparse.Namespace) -> int:
                 "--cells counts those of the array: it takes no -o and no other --part", fix="--json > FILE"
             )
         parts = cells(hardware, args.dataflow)
-        if args.json:
-            print_json({"ok": True, "cells": {name: asdict(each) for name, each in parts.items()}})
-        else:
-            rows = [(name, *astuple(each)) for name, each in parts.items()]
-            print_table(("part", "gates", "flip-flops", "transistors"), rows)
-        return 0
+        table = [(name, *astuple(each)) for name, each in parts.items()]
+        plain = {"ok": True, "cells": {name: asdict(each) for name, each in parts.items()}}
+        return print_result(args, plain, table_text(("part", "gates", "flip-flops", "transistors"), table))
     text = verilog(hardware, args.dataflow, args.part)
-    if args.output:
-        _write(Path(args.output), text)
-    values: dict[str, Any] = {"ok": True, "part": args.part, "output": args.output, "lines": text.count("\n")}
-    if args.json:
-        print_json(values if args.output else {**values, "verilog": text})
-    else:
-        print(f"wrote {args.output}: {values['lines']} lines" if args.output else text)
-    return 0
+    values = {"ok": True, "part": args.part, "output": args.output, "lines": text.count("\n")}
+    if not args.output:
+        return print_result(args, {**values, "verilog": text}, text)
+    write_text(args.output, text)
+    return print_result(args, values, f"wrote {args.output}: {values['lines']} lines")
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -68,10 +61,3 @@ def _setting(text: str) -> tuple[str, Any]:
         return setting(text)
     except ValueError:
         raise OptionError(f"--setting {text!r}: KEY=VALUE is needed", fix="as in --setting vector_lanes=4") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ToolError(f"{path}: cannot be written ({error.strerror})", fix="give another FILE") from error

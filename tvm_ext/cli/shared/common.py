@@ -123,14 +123,15 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
-def print_result(args: argparse.Namespace, values: dict[str, Any], text: object) -> None:
-    """The result of a verb: its values with --json, else its text."""
+def print_result(args: argparse.Namespace, values: dict[str, Any], *texts: object, code: int = 0) -> int:
+    """The result of a verb: its values with --json, else its texts but for empty ones; and its exit code."""
     if args.json:
         print_json(values)
     else:
-        print(text)
+        print(*filter(None, map(str, texts)), sep="\n")
+    return code
 
 
-def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
+def table_text(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> str:
     """Rows in aligned columns; no column has a title where there are no heads to print."""
-    print(Table(columns, rows).text(head=any(columns)))
+    return Table(columns, rows).text(head=any(columns))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...driver.stages.catalog import NAMES, STAGES
 from ...runtime.files import write_text
-from .common import Progress, model_of, print_json
+from .common import Progress, model_of, print_result
 from .options import compile_options
 
 if TYPE_CHECKING:
@@ -68,16 +67,19 @@ def inspect_only(args: argparse.Namespace) -> int:
         raise OptionError(f"{asked} without --offload", fix="name a back end, such as --offload systolic")
     with Progress(f"compiling {args.model}") as progress:
         inspection = inspected(args, args.ir or args.to or "")
-        wanted: Callable[..., dict[str, Any]] = _read if args.ir else _page if args.html else _written
-        result = wanted(args, inspection, progress)
-    if args.json:
-        print_json({"ok": True, "model": args.model, **result})
-    elif args.ir:
-        sys.stdout.write(result["ir"])
-    else:
-        for path in result["files"]:
-            print(f"wrote {path}")
-    return 0
+        if args.ir:
+            progress.tell(f"printing {args.ir}")
+            result: dict[str, Any] = {"stage": args.ir, "ir": inspection.stage(args.ir)}
+        elif args.html:
+            progress.tell("writing the page")
+            write_text(args.html, inspection.html())
+            result = {"files": [args.html]}
+        else:
+            progress.tell("writing stages and reading them back")
+            paths = [inspection.write(args.to, args.output)] if args.to else inspection.dump(args.dump_dir)
+            result = {**({"stage": args.to} if args.to else {}), "files": list(map(str, paths))}
+    texts = [result["ir"].removesuffix("\n")] if args.ir else [f"wrote {path}" for path in result["files"]]
+    return print_result(args, {"ok": True, "model": args.model, **result}, *texts)
 
 
 def inspected(args: argparse.Namespace, to: str = "") -> Inspection:
@@ -86,24 +88,6 @@ def inspected(args: argparse.Namespace, to: str = "") -> Inspection:
 
     options = {name: value for name, value in compile_options(args).items() if name != "cache"}
     return inspect(model_of(args.model), to=to, **options)
-
-
-def _read(args: argparse.Namespace, inspection: Inspection, progress: Progress) -> dict[str, Any]:
-    progress.tell(f"printing {args.ir}")
-    return {"stage": args.ir, "ir": inspection.stage(args.ir)}
-
-
-def _written(args: argparse.Namespace, inspection: Inspection, progress: Progress) -> dict[str, Any]:
-    progress.tell("writing stages and reading them back")
-    if args.to:
-        return {"stage": args.to, "files": [str(inspection.write(args.to, args.output))]}
-    return {"files": list(map(str, inspection.dump(args.dump_dir)))}
-
-
-def _page(args: argparse.Namespace, inspection: Inspection, progress: Progress) -> dict[str, Any]:
-    progress.tell("writing the page")
-    write_text(args.html, inspection.html())
-    return {"files": [args.html]}
 
 
 def print_changes(changes: tuple[PassChange, ...]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ...core.cost.work import bytes_of, flops_of_call
 from ...core.errors import TvmExtError
@@ -17,9 +19,6 @@ from .outcome import NOTHING, Outcome, outcome
 from .redundancy import redundancies
 from .result import Analysis, NodeRow, Shape
 from .survey import Refused, Survey, survey
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def analyze(model: Any, **options: Any) -> Analysis:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ...frontend.known_values import value_of
@@ -14,9 +15,6 @@ from ...frontend.reading.walk import inner_graphs, value_names
 from ...ops import Kind, of
 from .result import Finding
 from .survey import Survey
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Nodes that hand on their first input whatever it is.
 _NOTHING = ("Identity", "Dropout")

@@ -11,16 +11,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...benchmarking.process import Died
 from ...core.recipe import Config
+from ..task import Task
 from .measurement import BAD_TASK, NO_SERVER, MeasureError, Measurement, TaskError
 from .slot import Slot
 from .timing import lower_quartile
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 #: Candidates that a worker keeps built before they run: more even out builds of different length, and hold memory.
 _KEPT = 8
@@ -72,7 +70,7 @@ class Batch:
 
     Args:
         slots: workers; they may still be starting.
-        task, configs, best: as :meth:`.pool.LocalMeasurer.measure` was given.
+        task, configs, best: as :meth:`.pool.WorkerPool.measure` was given.
         reference: file of the unscheduled function's results; made here if it is not there.
         key, what: of the task, and its description.
         number: of this batch, for workers to forget what is left of another.

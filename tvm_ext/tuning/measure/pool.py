@@ -6,23 +6,22 @@ import concurrent.futures
 import hashlib
 import json
 import math
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...benchmarking.process import WorkerProcess
+from ...benchmarking.process import WorkerProcess, environment
 from ...core.errors import OptionError
 from ...core.machine import Machine
 from ...core.recipe import Config
+from ..task import Task
 from .batch import Batch, Limits
 from .measurement import MeasureError, Measurement
-from .process import start_worker
 from .scratch import Scratch
 from .slot import Slot
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 
 class WorkerPool:
@@ -39,7 +38,7 @@ class WorkerPool:
     """
 
     def __init__(self, machine: Machine, workers: int, threads: int, limits: Limits, hello: Mapping[str, Any]) -> None:
-        self._limits, self._threads = limits, threads
+        self._limits = limits
         self._folder = Scratch()
         # The system ends a child when the thread that started it ends; this one lives until close().
         self._starter = concurrent.futures.ThreadPoolExecutor(1, "tvm-ext-workers")
@@ -49,7 +48,7 @@ class WorkerPool:
         hello = {"machine": machine.as_dict(), "folder": self._folder.name, **hello}
         try:
             for _ in range(workers):
-                self._slots.append(Slot(self._start, hello))
+                self._slots.append(Slot(lambda: self._starter.submit(start_worker, threads).result(), hello))
         except BaseException:
             self.close()
             raise
@@ -93,8 +92,15 @@ class WorkerPool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _start(self) -> WorkerProcess:
-        return self._starter.submit(start_worker, self._threads).result()
+
+def start_worker(threads: int) -> WorkerProcess:
+    """Start a process that measures candidates; it ends with this one.
+
+    Args:
+        threads: of TVM's pool in it. Packing weights multiplies matrices: a second pool would spin beside it.
+    """
+    command = (sys.executable, "-m", "tvm_ext.tuning.measure.worker", str(os.getpid()))
+    return WorkerProcess(command, {**environment(threads), "OPENBLAS_NUM_THREADS": "1"})
 
 
 def check_numbers(**numbers: float) -> None:

@@ -72,7 +72,9 @@ class Workbench:
         self._copies = ColdCopies(int(cold * machine.l3))
         self._packed = Packed()
         self._tasks: dict[str, _Task] = {}
-        self._inputs = functools.lru_cache(maxsize=_TASKS)(self._make_inputs)
+        self._inputs = functools.lru_cache(maxsize=_TASKS)(
+            lambda key: random_inputs(self._tasks[key].program.arguments)
+        )
         self._built: dict[int, Built] = {}
 
     def load(self, key: str, description: Mapping[str, Any]) -> None:
@@ -80,9 +82,6 @@ class Workbench:
         if key not in self._tasks:
             program = program_of(description, self._machine)
             self._tasks[key] = _Task(program, Rounding.of(program.unscheduled))
-
-    def _make_inputs(self, key: str) -> list[np.ndarray]:
-        return random_inputs(self._tasks[key].program.arguments)
 
     def save_reference(self, key: str, path: str) -> None:
         """Run the unscheduled function and write its results; the file appears whole or not at all."""

@@ -1,4 +1,4 @@
-"""A worker process: reads a JSON object a line, answers with one. Started by :mod:`.process`; it imports once.
+"""A worker process: reads a JSON object a line, answers with one. Started by :mod:`.pool`; it imports once.
 
     {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02], ...}     the first one
     {"do": "reference", "task": key, "describe": {...}, "path": ...}           save what the unscheduled function gives
@@ -16,13 +16,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from ...benchmarking.worker import die_with
+from ...core.errors import OptionError, essence
+from ...core.machine import Machine
+from ...runtime.cpu import why_not_here
 from .measurement import BAD_TASK
-
-if TYPE_CHECKING:
-    from .workbench import Workbench
+from .programs import add_recipes
+from .timing import Repeats
+from .workbench import Failed, Workbench
 
 
 def main() -> None:
@@ -55,13 +58,6 @@ def _channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _start(message: Mapping[str, Any]) -> Workbench:
-    from ...core.errors import OptionError
-    from ...core.machine import Machine
-    from ...runtime.cpu import why_not_here
-    from .programs import add_recipes
-    from .timing import Repeats
-    from .workbench import Workbench
-
     for name in message["plugins"]:
         add_recipes(getattr(importlib.import_module(name), "RECIPES", ()))
     machine, repeats = Machine.of(message["machine"]), Repeats(*message["repeats"])
@@ -75,9 +71,6 @@ def _start(message: Mapping[str, Any]) -> Workbench:
 
 
 def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
-    from ...core.errors import essence
-    from .workbench import Failed
-
     answer: dict[str, Any] = {"error": "", "detail": ""}
     try:
         if "describe" in message:
@@ -96,9 +89,6 @@ def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load(bench: Workbench, message: Mapping[str, Any]) -> None:
-    from ...core.errors import essence
-    from .workbench import Failed
-
     try:
         bench.load(message["task"], message["describe"])
     except Exception as error:

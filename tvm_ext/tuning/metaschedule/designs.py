@@ -14,14 +14,16 @@ So does `chunk`, the length of a stage of the reduction, which is fixed with the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Match, Recipe
-from tvm_ext.schedules.blocked import kernel as blocked
+from ...core.layout import Layout
+from ...core.machine import Machine
+from ...core.recipe import Config, Match, Recipe
+from ...schedules.blocked import kernel as blocked
 
 #: Recipes whose schedule ends in `blocked.schedule_tiles` and takes its `blocker`. `conv2d_transpose` is left out: its
 #: schedule puts the result into another order, so that a candidate cannot be compared with the unscheduled kernel value
@@ -81,6 +83,35 @@ def default_of(recipe: Recipe, match: Match, config: Config, machine: Machine) -
         return sch
 
     return schedule
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A kernel to tune.
+
+    Attributes:
+        function: unscheduled.
+        designs: the spaces of its recipe; empty: MetaSchedule's own rules.
+        weight: how much a second of it counts: the number of its calls.
+        default: schedules it as a compile without tuning does; measured first, so that nothing slower is taken for it.
+    """
+
+    function: tirx.PrimFunc
+    designs: tuple[Design, ...] = ()
+    weight: float = 1.0
+    default: Design | None = None
+
+    @classmethod
+    def of(
+        cls, recipe: Recipe, match: Match, machine: Machine, config: Config | None = None,
+        offered: Sequence[Layout] | None = None,
+    ) -> Workload:  # fmt: skip
+        """The kernel of a recipe, in its default configuration and on plain inputs if not told otherwise."""
+        config = config or recipe.default(match, machine)
+        offered = offered or [Layout.plain(len(p.shape)) for p in match.group.params]
+        function = recipe.compute(match, config, recipe.layouts(match, config, offered))
+        default = default_of(recipe, match, config, machine)
+        return cls(function, tuple(designs_of(recipe, match, config, machine)), default=default)
 
 
 def _most_pixels(tile_o: int, machine: Machine) -> int:

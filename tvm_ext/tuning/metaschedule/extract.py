@@ -15,8 +15,7 @@ from ...core.passes import CompileContext
 from ...core.records.schedule_database import normalized
 from ...driver.lower import lower
 from ...passes.lowering.schedule_kernels import ScheduleKernels
-from .designs import default_of, designs_of
-from .workload import Workload
+from .designs import Workload, default_of, designs_of
 
 
 def kernels_of(model: Any, options: CompileOptions, machine: Machine) -> dict[str, Workload]:

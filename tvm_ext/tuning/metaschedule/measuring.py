@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm.ir import IRModule
 from tvm.ir.utils import derived_object
@@ -30,7 +29,7 @@ from ..measure.measurement import Measurement, Measurer
 
 
 class ModuleTask:
-    """A kernel whose candidates are scheduled modules, for a measurer.
+    """A kernel whose candidates are scheduled modules: only what measurers see of a task.
 
     Args:
         name: of the kernel.
@@ -38,20 +37,10 @@ class ModuleTask:
         flops: of one run.
     """
 
-    recipe, version, space, default = "metaschedule", 1, None, None
-
     def __init__(self, name: str, mod: IRModule, flops: float = 0.0) -> None:
         self.name, self.mod, self.flops = name, mod, flops
         self.key = TaskKey.of("metaschedule", [name])
         self.candidates: Sequence[IRModule] = ()
-
-    def prior(self, config: Config) -> float:
-        """There is no estimate."""
-        return float("nan")
-
-    def features(self, config: Config) -> np.ndarray:
-        """None: MetaSchedule has a model of its own."""
-        return np.zeros(0, np.float32)
 
     @functools.cached_property
     def _reference(self) -> str:
@@ -64,40 +53,6 @@ class ModuleTask:
     def candidate(self, config: Config) -> dict[str, Any]:
         """The scheduled module as TVM's JSON."""
         return {"module": str(tvm.ir.save_json(self.candidates[config["candidate"]]))}
-
-
-@dataclass
-class Batch:
-    """The candidates on their way from the search to the runner.
-
-    Attributes:
-        task: the kernel they schedule.
-        stored: the same kernel in the database.
-        candidates: what the search picked.
-    """
-
-    task: ModuleTask | None = None
-    stored: StoredWorkload | None = None
-    candidates: Sequence[MeasureCandidate] = ()
-
-
-@dataclass
-class Budget:
-    """How long a session goes on.
-
-    Attributes:
-        left: trials.
-        stopped: why it ends early: what a callback or the measurer raised, Ctrl-C among others.
-    """
-
-    left: int = 0
-    stopped: BaseException | None = None
-
-    def take(self, count: int) -> int:
-        """So many trials or as many as are left."""
-        taken = 0 if self.stopped else min(count, self.left)
-        self.left -= taken
-        return taken
 
 
 @derived_object
@@ -128,27 +83,42 @@ class Finished(PyRunnerFuture):
 
 @dataclass
 class Recorder:
-    """Measures a batch and writes each result into the database when it is there.
+    """The trials of a session: measures what the search picks, and writes each result into the database at once.
 
     Attributes:
         measurer: does the work.
         database: of the session.
-        batch: set by the search.
-        budget: is told when the session has to end.
         target: of the records.
         on_trial: called with (kernel, measurement) after each.
+        left: trials.
+        stopped: why the session ends early: what a callback or the measurer raised, Ctrl-C among others.
+        task, stored, candidates: on their way from the search to the runner: the kernel, the same one in the database,
+            and what the search picked.
         best: kernel -> least seconds so far.
         seconds: that the measurer was at work.
     """
 
     measurer: Measurer
     database: Database
-    batch: Batch
-    budget: Budget
     target: Any
     on_trial: Callable[[str, Measurement], None]
+    left: int = 0
+    stopped: BaseException | None = None
+    task: ModuleTask | None = None
+    stored: StoredWorkload | None = None
+    candidates: Sequence[MeasureCandidate] = ()
     best: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def pick(
+        self, task: ModuleTask, stored: StoredWorkload, candidates: Sequence[MeasureCandidate]
+    ) -> list[MeasureCandidate]:
+        """Take so many candidates of a kernel as trials are left: those that the runner is to measure next."""
+        count = 0 if self.stopped else min(len(candidates), self.left)
+        self.left -= count
+        picked = list(candidates[:count])
+        self.task, self.stored, self.candidates = task, stored, picked
+        return picked
 
     def results(self, numbers: Sequence[int]) -> list[RunnerResult]:
         """One result a candidate. A failed or wrong one has a message and no time, and so has one left out at the end
@@ -158,32 +128,29 @@ class Recorder:
         try:
             found.update(self._measured(numbers))  # keeps those that are finished if it raises
         except BaseException as error:
-            self.budget.stopped = error
+            self.stopped = error
         self.seconds += time.perf_counter() - start
         return [found.get(n, RunnerResult(None, "the session was stopped")) for n in numbers]
 
     def _measured(self, numbers: Sequence[int]) -> Iterator[tuple[int, RunnerResult]]:
-        task = self.batch.task
+        task = self.task
         assert task is not None
-        task.candidates = [c.sch.mod for c in self.batch.candidates]
+        task.candidates = [c.sch.mod for c in self.candidates]
         configs = [{"candidate": n} for n in numbers]
         for one in self.measurer.measure(task, configs, best=self.best.get(task.name, float("inf"))):
             number = int(one.config["candidate"])
             good = bool(one.costs) and not one.error
             self._commit(number, list(one.costs) if good else [FAILED_SECONDS])
             if good and not one.discarded:
-                self.best[task.name] = min(self.best.get(task.name, float("inf")), float(np.median(one.costs)))
-            yield number, RunnerResult(list(one.costs), None) if good else RunnerResult(None, _message(one))
+                self.best[task.name] = min(self.best.get(task.name, float("inf")), one.cost)
+            why = None if good else f"{one.error or 'no time'}: {one.detail}"
+            yield number, RunnerResult(list(one.costs) if good else None, why)
             self.on_trial(task.name, one)
 
     def _commit(self, number: int, seconds: Sequence[float]) -> None:
-        candidate = self.batch.candidates[number]
-        record = TuningRecord(candidate.sch.trace, self.batch.stored, list(seconds), self.target, candidate.args_info)
+        candidate = self.candidates[number]
+        record = TuningRecord(candidate.sch.trace, self.stored, list(seconds), self.target, candidate.args_info)
         self.database.commit_tuning_record(record)
-
-
-def _message(one: Measurement) -> str:
-    return f"{one.error or 'no time'}: {one.detail}"
 
 
 @derived_object

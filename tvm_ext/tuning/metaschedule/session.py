@@ -1,11 +1,12 @@
-"""One session: contexts of all kernels over one database, one cost model and one measurer."""
+"""One session: contexts of all kernels over one database, one cost model and one measurer; and what it tells."""
 
 from __future__ import annotations
 
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,76 @@ from ...core.records.schedule_database import FAILED_SECONDS, RECORDS, WORKLOADS
 from ..measure.measurement import Measurement, Measurer
 from .context import context_of, space_of
 from .cost_model import BoundedModel, train_with
-from .designs import Design
-from .measuring import Batch, Budget, ModuleTask, NumberingBuilder, PoolRunner, Recorder
+from .designs import Design, Workload
+from .measuring import ModuleTask, NumberingBuilder, PoolRunner, Recorder
 from .strategy import NewCandidates, trace_text
-from .summary import KernelSummary, Trial
-from .workload import Workload
 
 #: Candidates of one kernel between two searches, at most and at least: each search costs as much as some trials.
 BATCH, SMALL_BATCH = 32, 8
 #: Searches of a kernel, on average, before batches become larger.
 _SEARCHES = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate, for a progress callback.
+
+    Attributes:
+        kernel: its name.
+        number: of the trial in this session, from 1.
+        seconds: its time; infinite if it failed.
+        best: the least time of the kernel so far, earlier sessions included.
+        error: "" or one of the names of errors; "wrong" if its result is.
+        detail: the message.
+    """
+
+    kernel: str
+    number: int
+    seconds: float
+    best: float
+    error: str = ""
+    detail: str = ""
+
+
+@dataclass
+class KernelSummary:
+    """What became of one kernel.
+
+    Attributes:
+        trials: measured in this session.
+        errors: name of an error -> how many.
+        known: records of earlier sessions.
+        best: least seconds of a right candidate, earlier sessions included; infinite if there is none.
+        flops: floating-point operations of one run.
+        space: "recipes" or "rules".
+    """
+
+    trials: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    known: int = 0
+    best: float = math.inf
+    flops: float = 0.0
+    space: str = "rules"
+
+
+@dataclass(frozen=True)
+class TuneSummary:
+    """What a session did.
+
+    Attributes:
+        kernels: by name.
+        seconds: of the whole session; measuring: the part in which the pool built, checked and timed.
+        repaired: lines of the database that an earlier session left unfinished, and that were cut off.
+    """
+
+    kernels: Mapping[str, KernelSummary]
+    seconds: float
+    measuring: float
+    repaired: int = 0
+
+    @property
+    def trials(self) -> int:
+        return sum(one.trials for one in self.kernels.values())
 
 
 class Session:
@@ -57,9 +118,8 @@ class Session:
         self._random = random.Random(seed)
         self._database = JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
         self._model = BoundedModel(seed)
-        self._batch, self._budget = Batch(), Budget()
         self._target = machine.target()
-        self._recorder = Recorder(measurer, self._database, self._batch, self._budget, self._target, self._on_trial)
+        self._recorder = Recorder(measurer, self._database, self._target, self._on_trial)
         self.kernels: dict[str, KernelSummary] = {}
 
     @property
@@ -73,7 +133,7 @@ class Session:
         Raises:
             BaseException: whatever the measurer or `progress` raised.
         """
-        self._budget.left = trials
+        self._recorder.left = trials
         batch = batch_of(trials, len(kernels))
         contexts = [self._context(name, workload, batch) for name, workload in kernels.items()]
         GradientBased(seed=self._seed()).tune(
@@ -83,8 +143,8 @@ class Session:
             builder=NumberingBuilder(), runner=PoolRunner(self._recorder), measure_callbacks=[UpdateCostModel()],
             database=self._database, cost_model=self._model,
         )  # fmt: skip
-        if self._budget.stopped is not None:
-            raise self._budget.stopped
+        if self._recorder.stopped is not None:
+            raise self._recorder.stopped
 
     def _context(self, name: str, workload: Workload, batch: int) -> Any:
         """The context of a kernel; the cost model learns what earlier sessions found about it."""
@@ -95,7 +155,7 @@ class Session:
         old = self._records(stored)
         task = ModuleTask(name, mod, summary.flops)
         known = {trace_text(record.trace) for record in old}
-        search = NewCandidates(task, stored, known, self._batch, self._budget, batch)
+        search = NewCandidates(task, stored, known, self._recorder, batch)
         context = context_of(name, mod, self._machine, space_of(designs, self._seed()), search, self._seed())
         good = sorted((r for r in old if _seconds(r) < FAILED_SECONDS), key=_seconds)
         train_with(self._model, context, good)
@@ -109,9 +169,8 @@ class Session:
     def _measure_default(self, task: ModuleTask, stored: Any, known: set[str], default: Design) -> None:
         """The schedule of a compile without tuning is the first candidate."""
         sch = default(Schedule(task.mod))
-        if trace_text(sch.trace) not in known and self._budget.take(1):
-            candidate = MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
-            self._batch.task, self._batch.stored, self._batch.candidates = task, stored, [candidate]
+        candidate = MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
+        if trace_text(sch.trace) not in known and self._recorder.pick(task, stored, [candidate]):
             self._recorder.results([0])
 
     def _records(self, stored: Any) -> list[Any]:
@@ -132,7 +191,7 @@ class Session:
         if one.error:
             summary.errors[one.error] = summary.errors.get(one.error, 0) + 1
         if self._progress is not None:
-            seconds = statistics.median(one.costs) if one.costs and not one.error else math.inf
+            seconds = math.inf if one.error else one.cost
             number = sum(k.trials for k in self.kernels.values())
             self._progress(Trial(kernel, number, seconds, summary.best, one.error, one.detail))
 

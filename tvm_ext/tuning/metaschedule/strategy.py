@@ -11,7 +11,7 @@ from tvm.s_tir.meta_schedule.database import Workload as StoredWorkload
 from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch, MeasureCandidate, PySearchStrategy
 from tvm.s_tir.schedule import Trace
 
-from .measuring import Batch, Budget, ModuleTask
+from .measuring import ModuleTask, Recorder
 
 #: Batches in which nothing is new after which a space counts as used up.
 _MOST_KNOWN = 3
@@ -43,17 +43,15 @@ class NewCandidates(PySearchStrategy):
         task: the kernel.
         stored: the same in the database.
         known: traces that were measured in earlier sessions.
-        batch: where the builder and the runner find what was picked.
-        budget: of trials.
+        recorder: of the session; takes what is picked.
         size: of a batch.
     """
 
     def __init__(
-        self, task: ModuleTask, stored: StoredWorkload, known: set[str], batch: Batch, budget: Budget, size: int
+        self, task: ModuleTask, stored: StoredWorkload, known: set[str], recorder: Recorder, size: int
     ) -> None:
         super().__init__()
-        self._task, self._stored, self._known, self._batch, self._budget = task, stored, known, batch, budget
-        self._size = size
+        self._task, self._stored, self._known, self._recorder, self._size = task, stored, known, recorder, size
         self._inner = evolutionary_search(size)
         self._empty = 0
 
@@ -70,16 +68,16 @@ class NewCandidates(PySearchStrategy):
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """The next batch; None at the end."""
-        picked = self._inner.generate_measure_candidates() if self._budget.left and not self._budget.stopped else None
+        if not self._recorder.left or self._recorder.stopped:
+            return None
+        picked = self._inner.generate_measure_candidates()
         if picked is None:
             return None
         new = [one for one in picked if not self._known or trace_text(one.sch.trace) not in self._known]
         self._empty = 0 if new else self._empty + 1
         if self._empty >= _MOST_KNOWN:
             return None
-        new = new[: self._budget.take(len(new))]
-        self._batch.task, self._batch.stored, self._batch.candidates = self._task, self._stored, new
-        return new
+        return self._recorder.pick(self._task, self._stored, new)
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Any]) -> None:
         """Count them."""
@@ -87,4 +85,4 @@ class NewCandidates(PySearchStrategy):
 
     def clone(self) -> Any:
         """A search of the same kernel from its beginning."""
-        return NewCandidates(self._task, self._stored, self._known, self._batch, self._budget, self._size)
+        return NewCandidates(self._task, self._stored, self._known, self._recorder, self._size)

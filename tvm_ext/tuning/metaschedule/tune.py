@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +13,12 @@ from tvm import tirx
 
 from ...core.errors import OptionError
 from ...core.machine import Machine
+from ...core.records.schedule_database import RECORDS, WORKLOADS
+from ...runtime.files import make_folder
 from ..measure import LocalMeasurer, Measurer, measuring
-from .files import make_folder, repair
-from .logs import logged_to
-from .session import Session
-from .summary import Trial, TuneSummary
-from .workload import Workload
+from .context import logged_to
+from .designs import Workload
+from .session import Session, Trial, TuneSummary
 
 
 def tune_kernels(
@@ -48,8 +49,7 @@ def tune_kernels(
         ToolError: the folder cannot be made.
     """
     _check(kernels, trials, space)
-    folder = Path(folder)
-    make_folder(folder)
+    folder = make_folder(folder)
     repaired = repair(folder)
     start = time.perf_counter()
     with logged_to(folder / "metaschedule.log"), measuring(measurer, lambda: LocalMeasurer(machine)) as pool:
@@ -66,3 +66,26 @@ def _check(kernels: Mapping[str, Any], trials: int, space: str) -> None:
         raise OptionError(f"trials={trials!r}: a whole number of 1 or more is needed")
     if space not in ("recipes", "rules"):
         raise OptionError(f"space={space!r}: choose 'recipes' or 'rules'")
+
+
+def repair(folder: Path) -> int:
+    """Cut off a last line that was not written whole: TVM reads all lines or nothing.
+
+    Returns:
+        How many lines were cut off.
+    """
+    return sum(_cut_off(folder / name) for name in (WORKLOADS, RECORDS) if (folder / name).is_file())
+
+
+def _cut_off(path: Path) -> int:
+    text = path.read_bytes()
+    whole, _, last = text.rpartition(b"\n")
+    if not last:
+        return 0
+    try:
+        json.loads(last)
+    except ValueError:
+        path.write_bytes(whole + b"\n" if whole else b"")
+        return 1
+    path.write_bytes(text + b"\n")
+    return 0

@@ -132,9 +132,3 @@ def plain(name: str, value: Any) -> Any:
             f"knob {name!r}: {value!r} is no JSON value", fix="name the choice by a number or a string"
         ) from None
     return value
-
-
-def knob_choices(name: str, candidate: Iterable[Any]) -> Choices:
-    """Choices that are listed."""
-    values = [plain(name, value) for value in candidate]
-    return Choices(name, "ot", lambda: values)

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import LoopRV
 
 from ...core.errors import TvmExtError
-
-if TYPE_CHECKING:
-    from tvm.s_tir import Schedule
-    from tvm.s_tir.schedule import LoopRV
 
 #: What can be done to a loop -> the method of the schedule that does it.
 ANNOTATIONS: Mapping[str, str] = {"none": "", "vec": "vectorize", "unroll": "unroll", "parallel": "parallel"}

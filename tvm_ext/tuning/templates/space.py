@@ -15,17 +15,17 @@ never listed: a space of 10^8 points costs what its knobs cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from tvm.s_tir import Schedule
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
-from .choices import Choices
-from .config_entity import ConfigEntity
-from .definitions import Definitions
-from .entities import Entity
+from .choices import Axis, Choices, Filter, plain
+from .entities import Entity, InstantiationError
+from .policies import annotate_choices, reorder_choices, split_choices
 
 #: Spaces up to this size are walked in random order when sampled, so that every legal point is found.
 _WALKED = 1 << 16
@@ -35,14 +35,64 @@ _DRAWS = 200
 _ATTEMPTS = 64
 
 
-class ConfigSpace(Definitions):
-    """Knobs with their choices, and the points they make.
+class ConfigEntity:
+    """One configuration as a template sees it: `cfg["tile_x"].apply(sch, loop)`.
+
+    Definitions are taken as made, so that a template runs alike while its space is collected and when it is applied.
+    """
+
+    def __init__(self, space: ConfigSpace, config: Mapping[str, Any]) -> None:
+        self._space, self.config = space, config
+
+    def __getitem__(self, name: str) -> Entity:
+        choices = self._space.choices(name)
+        return choices.entity(self.config[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._space)
+
+    def _defined(self, name: str, *args: Any, **options: Any) -> list[Axis]:
+        return self._space.choices(name).axes
+
+    define_split = define_reorder = define_annotate = define_knob = _defined
+
+    def axis(self, axis: Any) -> Any:
+        """The axis; its extent is known already."""
+        return axis
+
+    reduce_axis = axis
+
+    def multi_filter(self, filter: Callable[[ConfigEntity], object]) -> None:
+        """Known already."""
+
+    def add_flop(self, flop: float) -> None:
+        """Counted already."""
+
+    def raise_error(self, message: str) -> None:
+        """Refuse the configuration.
+
+        Raises:
+            InstantiationError: always.
+        """
+        raise InstantiationError(message)
+
+
+class ConfigSpace:
+    """Knobs with their choices, as AutoTVM's `define_*` state them, and the points they make.
 
     Args:
         schedule: lets axes be given as its loops; templates are called with such a space.
+
+    Attributes:
+        flop: what :meth:`add_flop` added up; 0 if it was not called.
     """
 
-    _legal: Callable[[Config], object] | None = None
+    def __init__(self, schedule: Schedule | None = None) -> None:
+        self._schedule = schedule
+        self._knobs: dict[str, Choices] = {}
+        self._filters: list[Callable[[ConfigEntity], object]] = []
+        self._legal: Callable[[Config], object] | None = None
+        self.flop = 0.0
 
     @classmethod
     def of(cls, choices: Mapping[str, Sequence[Any]], legal: Callable[[Config], object] | None = None) -> ConfigSpace:
@@ -60,6 +110,115 @@ class ConfigSpace(Definitions):
             space.define_knob(name, values)
         space._legal = legal
         return space
+
+    # ---------------------------------------------------------------------------------------- definitions
+    def axis(self, axis: Any) -> Axis:
+        """An axis of so many iterations, or of a loop of the schedule.
+
+        Raises:
+            OptionError: the extent is not known.
+        """
+        if isinstance(axis, Axis):
+            return axis
+        if self._schedule is not None and not isinstance(axis, int):
+            axis = getattr(self._schedule.get(axis).extent, "value", None)
+        if not isinstance(axis, int) or isinstance(axis, bool):
+            raise OptionError(f"{axis!r} is no axis of a known extent", fix="give the extent as a whole number")
+        return Axis("", axis)
+
+    reduce_axis = axis
+
+    def define_split(
+        self, name: str, axis: Any, policy: str = "factors", *, num_outputs: int = 2, filter: Filter | None = None,
+        max_factor: int | None = None, no_tail: bool | None = None, candidate: Sequence[Sequence[int]] | None = None,
+    ) -> list[Axis]:  # fmt: skip
+        """Split an axis into several.
+
+        Args:
+            name: of the knob; its entity has `size` and `apply(sch, loop)`.
+            axis: its extent, or a loop of the schedule.
+            policy: sizes of the inner axes: "factors" (those that divide), "power2" (powers of two, with a rest),
+                "verbose" (both), or "candidate".
+            num_outputs: axes it becomes.
+            filter: entity -> whether it is a choice: `lambda entity: entity.size[-1] <= 16`.
+            max_factor: the largest size of an inner axis.
+            no_tail: whether sizes have to divide; by default with "factors" only.
+            candidate: lists of sizes, outermost first (-1: what is left), with policy="candidate".
+
+        Returns:
+            The new axes, outermost first, for :meth:`define_reorder` and :meth:`define_annotate`.
+
+        Raises:
+            OptionError: an unknown policy, a candidate that does not cover the axis, or no choice is left.
+        """
+        extent = self.axis(axis).extent
+        return self._add(split_choices(name, extent, policy, num_outputs, max_factor, no_tail, candidate, filter))
+
+    def define_reorder(
+        self, name: str, axes: Sequence[Any], policy: str = "all", *, candidate: Sequence[Sequence[Any]] | None = None,
+        interval: tuple[int, int] | None = None, spatial: Sequence[Any] = (), reduce: Sequence[Any] = (),
+        filter: Filter | None = None,
+    ) -> list[Axis]:  # fmt: skip
+        """Choose the order of some axes.
+
+        Args:
+            name: of the knob; its entity has `perm` and `apply(sch, loops)`.
+            axes: names, loops, or what the other definitions returned.
+            policy: "all", "identity", "interval_all" (orders of the places begin to end of `interval`), "interleave"
+                (one order, made of the chains of axes in `spatial` and `reduce`), or "candidate".
+            candidate: orders of `axes`, with policy="candidate".
+
+        Raises:
+            OptionError: an unknown policy, or a candidate that is no order of the axes.
+        """
+        return self._add(reorder_choices(name, axes, policy, candidate, interval, (spatial, reduce), filter))
+
+    def define_annotate(
+        self, name: str, axes: Sequence[Any], policy: str, *, candidate: Sequence[Sequence[str]] | None = None,
+        filter: Filter | None = None,
+    ) -> list[Axis]:  # fmt: skip
+        """Choose what is done to each of some axes.
+
+        Args:
+            name: of the knob; its entity has `anns` and `apply(sch, loops)`.
+            policy: "none", "unroll", "vec", "parallel", after `try_` also not: "try_unroll", "try_unroll_vec", ...;
+                or "candidate".
+            candidate: lists of "none", "unroll", "vec", "parallel", one an axis, with policy="candidate".
+
+        Raises:
+            OptionError: an unknown policy or annotation.
+        """
+        return self._add(annotate_choices(name, axes, policy, candidate, filter))
+
+    def define_knob(self, name: str, candidate: Iterable[Any]) -> list[Axis]:
+        """Any other choice: of JSON values. Its entity has `val`.
+
+        Raises:
+            OptionError: no choices, or one that is no JSON value.
+        """
+        values = [plain(name, value) for value in candidate]
+        return self._add(Choices(name, "ot", lambda: values))
+
+    def multi_filter(self, filter: Callable[[ConfigEntity], object]) -> None:
+        """Take only configurations for which this holds. They keep their numbers, and `len` counts them all.
+
+        Args:
+            filter: entities by knob -> whether to take it: `lambda entity: entity["tile_x"].size[-1] <= 64`.
+        """
+        self._filters.append(filter)
+
+    def add_flop(self, flop: float) -> None:
+        """Add to the floating-point operations of one run; without it they are counted in the function."""
+        self.flop += float(flop)
+
+    def raise_error(self, message: str) -> None:
+        """What a template calls to refuse its configuration; while the space is collected, nothing is refused."""
+
+    def _add(self, choices: Choices) -> list[Axis]:
+        if choices.name in self._knobs:
+            raise OptionError(f"knob {choices.name!r} is defined twice", fix="give each knob a name of its own")
+        self._knobs[choices.name] = choices
+        return choices.axes
 
     # ---------------------------------------------------------------------------------------- points
     @property
@@ -123,10 +282,7 @@ class ConfigSpace(Definitions):
             self.choices(name)
         if missing := [name for name in self._knobs if name not in config]:
             raise OptionError(f"the configuration has no value for knob {missing[0]!r}")
-        index = 0
-        for name, choices in reversed(self._knobs.items()):
-            index = index * len(choices) + choices.index(config[name])
-        return index
+        return self._number([choices.index(config[name]) for name, choices in self._knobs.items()])
 
     def entity(self, config: Mapping[str, Any]) -> ConfigEntity:
         """A configuration as templates and filters see it."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
@@ -44,12 +44,8 @@ from ...core.recipe import Config
 from ...core.records.record import Record
 from ...core.records.task_key import TaskKey
 from ..features import LOOP_FEATURES, config_features, loop_features
-from .config_entity import ConfigEntity
 from .entities import InstantiationError
-from .space import ConfigSpace
-
-if TYPE_CHECKING:
-    from tvm import tirx
+from .space import ConfigEntity, ConfigSpace
 
 ScheduleFunction = Callable[[Any, Any], object]
 """(Schedule, ConfigSpace or ConfigEntity): schedules the function in place."""
@@ -163,7 +159,7 @@ class TemplateTask:
             raise OptionError(f"{self.name}: arguments of a task are JSON values ({error})") from error
         self._reference = template.reference(*args)
         self.space = self._collected()
-        self.flops = self.space.flop or self._counted()
+        self.flops = self.space.flop or float(estimate_tir_flops(self._reference))
         self._features: dict[int, np.ndarray] = {}
 
     def _collected(self) -> ConfigSpace:
@@ -177,9 +173,6 @@ class TemplateTask:
                 fix="put a choice first that works, or exclude it by a filter",
             ) from error
         return space
-
-    def _counted(self) -> float:
-        return float(estimate_tir_flops(self._reference))
 
     def scheduled(self, config: Mapping[str, Any]) -> tirx.PrimFunc:
         """The function, scheduled by a configuration.

@@ -6,12 +6,10 @@ S. Kirkpatrick, C. Gelatt, M. Vecchi, "Optimization by Simulated Annealing", Sci
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ..templates.space import ConfigSpace
+from ..templates.space import ConfigSpace
 
 Score = Callable[[Sequence[int]], np.ndarray]
 """Indices of points -> their scores, higher is better."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
-
-if TYPE_CHECKING:
-    from ..task import Task
-
+from ..task import Task
 
 WarmRecord = tuple[Sequence[float] | np.ndarray, float, int]
 """Features of a configuration of another task (as :func:`.features.feature_rows` gives them, or without the estimate),

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
+from ..task import Task
 from .base import Tuner
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 
 class BeamTuner(Tuner):

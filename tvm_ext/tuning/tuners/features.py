@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.recipe import Config
-
-if TYPE_CHECKING:
-    from ..task import Task
+from ..task import Task
 
 
 def feature_rows(task: Task, configs: Sequence[Config]) -> np.ndarray:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
+from ..task import Task
 from .base import Tuner
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 #: Children that are bred for each one that is asked for: many of them are known already.
 _ATTEMPTS = 8

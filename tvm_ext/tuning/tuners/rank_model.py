@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ToolError
+from ...core.extras import extra
 
 #: One thread: training never competes with what is being measured. Shallow trees, few rounds: 20 ms for 300 points.
 _PARAMETERS = {
@@ -24,26 +24,11 @@ _ROUNDS = 40
 _NOISE = 1.02
 
 
-def xgboost() -> Any:
-    """The module.
-
-    Raises:
-        ToolError: it is not installed.
-    """
-    try:
-        import xgboost
-    except ImportError as error:
-        raise ToolError(
-            "the xgb tuner needs xgboost, which is not installed", fix="pip install 'tvm-ext[tune]'"
-        ) from error
-    return xgboost
-
-
 class RankModel:
     """Scores of configurations; a higher one is expected to be faster. Equal data give an equal model."""
 
     def __init__(self) -> None:
-        self._xgboost = xgboost()
+        self._xgboost = extra("xgboost", "tune", "the xgb tuner")
         self._booster: Any = None
 
     @property

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import OptionError
+from ..task import Task
 from .base import Tuner
+from .baselines import GridTuner, RandomTuner
 from .beam import BeamTuner
 from .ga import GATuner
-from .grid import GridTuner
-from .random import RandomTuner
 from .xgb import XGBTuner
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 TUNERS: Mapping[str, type[Tuner]] = {
     tuner.name: tuner for tuner in (GridTuner, RandomTuner, GATuner, XGBTuner, BeamTuner)

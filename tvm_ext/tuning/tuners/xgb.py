@@ -6,19 +6,16 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
+from ..task import Task
 from .annealing import Score, anneal
 from .base import Tuner, WarmRecord
 from .features import Rows
 from .rank_model import RankModel
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 #: Points the model learns from at most: training stays below 50 ms.
 _HISTORY = 400

@@ -5,7 +5,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.records.schedule_database import normalized
-from tvm_ext.tuning.metaschedule.mutator import MutateCategorical
+from tvm_ext.tuning.metaschedule.context import MutateCategorical
 
 from .kernels_to_tune import matmul
 

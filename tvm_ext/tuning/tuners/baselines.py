@@ -1,15 +1,12 @@
-"""Every legal point, in the order of the space."""
+"""What every other tuner has to beat: every legal point in the order of the space, and legal points by chance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from ...core.recipe import Config
+from ..task import Task
 from .base import Tuner
-
-if TYPE_CHECKING:
-    from ..task import Task
 
 
 class GridTuner(Tuner):
@@ -23,3 +20,12 @@ class GridTuner(Tuner):
 
     def _choose(self, count: int) -> Iterator[Config]:
         return self._points
+
+
+class RandomTuner(Tuner):
+    """Points drawn uniformly from the legal ones, each once."""
+
+    name = "random"
+
+    def _choose(self, count: int) -> Iterable[Config]:
+        return self.sample(count)
