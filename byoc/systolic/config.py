@@ -133,7 +133,7 @@ class Accelerator:
         if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
             raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
         if isinstance(self.energy, Mapping):
-            energy = EnergyTable(**_known(EnergyTable, "energy table", self.energy))
+            energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
             object.__setattr__(self, "energy", energy)
         if not isinstance(self.energy, EnergyTable):
             raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
@@ -172,7 +172,7 @@ class Accelerator:
         Raises:
             OptionError: an unknown name, or a value that does not fit.
         """
-        return cls(**_known(cls, "accelerator", values))
+        return cls(**known_settings(cls, "accelerator", values))
 
 
 _BOUNDS = {
@@ -200,7 +200,8 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise OptionError(f"{name}={value!r} is unknown", fix=f"choose {' or '.join(map(repr, choices))}")
 
 
-def _known(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def known_settings(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of a dataclass; raises OptionError for one that it has not, and names those that it has."""
     names = [f.name for f in fields(kind)]
     for name in values:
         if name not in names:

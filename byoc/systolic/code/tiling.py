@@ -155,7 +155,9 @@ def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
     )
 
 
-def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
+def slot_bytes(
+    problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], alignment: int = ALIGNMENT
+) -> dict[str, int]:
     """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
     m, _, n = tile
     a, b = problem.operand_elements(*tile)
@@ -165,7 +167,7 @@ def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int
         "rows": 4 * problem.rows * n,
         "tiles": problem.tile_bytes * m * n,
     }
-    return {name: -(-size // ALIGNMENT) * ALIGNMENT for name, size in sizes.items()}
+    return {name: -(-size // alignment) * alignment for name, size in sizes.items()}
 
 
 def buffer_counts(problem: GemmProblem, tile: tuple[int, int, int], stays: str = "") -> dict[str, int]:
@@ -290,30 +292,40 @@ def estimate(
     elements = problem.batch * problem.m * problem.n
     vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
     compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
-    a, b = problem.operand_elements(m, k, n)
     loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
     out_bytes = elements * problem.out_bytes
     store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
-    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (a + b) * hardware.itemsize)
+    arrivals = _arrivals(problem, hardware, {**counts, "tiles": outputs}, (m, k, n))
+    with_first = [name for name in arrivals if extents["k"] == 1 or name in "ab"]
+    first = sum(arrivals[name][1] for name in with_first)
+    later = [(count - (name in with_first), cycles) for name, (count, cycles) in arrivals.items()]
     work = _tile_cycles(problem, hardware, dataflow, m, k, n)
     work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
     last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
     channel = transfer_cycles(hardware, nbytes + out_bytes)
-    arrivals = [(counts["a"], hardware.dma_latency + transfer_cycles(hardware, a * hardware.itemsize))]
-    arrivals += [(counts["b"], hardware.dma_latency + transfer_cycles(hardware, b * hardware.itemsize))] if b else []
     waits = 0 if sum_buffers(hardware, tile) == 2 else (outputs - 1) * last
-    phases = _phases(math.prod(extents.values()), compute + waits, arrivals)
+    phases = _phases(math.prod(extents.values()), compute + waits, later)
     cycles = max(first + phases + last, load + work + last, first + work + store, channel)
     return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes + out_bytes, stays)
 
 
+def _arrivals(
+    problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], tile: tuple[int, int, int]
+) -> dict[str, tuple[int, int]]:
+    """Of each operand that is loaded: how often, and cycles of a load."""
+    sizes = slot_bytes(problem, hardware, tile, alignment=1)
+    cycles = {name: hardware.dma_latency + transfer_cycles(hardware, size) for name, size in sizes.items() if size}
+    return {name: (counts[name], each) for name, each in cycles.items()}
+
+
 def _phases(steps: int, compute: int, arrivals: list[tuple[int, int]]) -> int:
-    """Cycles of all steps, each bound by its work or by its loads; two buffers even out no more than a step.
+    """Cycles of all steps, each bound by its work or by the loads of the next; two buffers even out no more than that.
 
     Args:
         steps, compute: how many, and cycles of the work of all.
-        arrivals: of each operand (loads, cycles of one); the one with fewer comes with some of the others.
+        arrivals: of each operand (loads behind those of the first step, cycles of one); the one with fewer comes with
+            some of the others.
     """
     each, cycles, before = compute / steps, 0.0, 0
     together = sum(load for _, load in arrivals)

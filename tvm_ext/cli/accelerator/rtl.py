@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import OptionError, ToolError
-from ...core.settings.flags import setting
-from ..shared.common import print_json, print_table
+from ..shared.common import print_json, print_table, setting_argument
 
 SUMMARY = "the systolic array as hardware: its Verilog, or the cells that it takes"
 EXAMPLE = """\
@@ -39,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the Verilog, or print the cells."""
     from ...byoc.systolic import Accelerator, cells, verilog
 
-    hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **dict(map(_setting, args.setting))})
+    more = dict(setting_argument("--setting", text) for text in args.setting)
+    hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **more})
     if args.cells:
         if args.output or args.part != "array":
             raise OptionError(
@@ -61,13 +61,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"wrote {args.output}: {values['lines']} lines" if args.output else text)
     return 0
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    try:
-        return setting(text)
-    except ValueError:
-        raise OptionError(f"--setting {text!r}: KEY=VALUE is needed", fix="as in --setting vector_lanes=4") from None
 
 
 def _write(path: Path, text: str) -> None:
