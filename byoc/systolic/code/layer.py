@@ -144,7 +144,7 @@ class GemmLayer:
         name: for reports.
         m, k, n, batch: sizes.
         a: where A lies; `Windows` for a convolution.
-        b: where B lies, or its values [b_batches, parts * k, n] in the dtype of the accelerator; with more than one
+        b: where B lies, or its values [b_batches, parts * k, n] of the accelerator's `tensor_dtype`; with more than one
             part, k is walked through once a part. None where `reduce` reads none.
         out: where C goes.
         steps: the epilogue, in order.
@@ -183,6 +183,7 @@ class GemmLayer:
             vector_steps=len(self.steps),
             out_bytes=ITEMSIZE[out_dtype],
             reduce=self.reduce,
+            b_is_constant=isinstance(self.b, np.ndarray),
         )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bfloat16 import to_bits
 from ..config import Accelerator
 from .check import ITEMSIZE
 from .isa import (
@@ -96,6 +97,7 @@ class LayerCode:
         add_constant: Callable[[np.ndarray], int],
     ) -> None:
         self._layer, self._problem, self._tiling = layer, problem, tiling
+        self._is_bfloat16 = hardware.dtype == "bfloat16"
         self._tensors, self._add_constant = tensors, add_constant
         self._tile = (tiling.m, tiling.k, tiling.n)
         self._extents = loop_extents(self._problem, self._tile)
@@ -267,6 +269,7 @@ class LayerCode:
         """Weights in the order of their tiles, each dense: a tile is one transfer of consecutive bytes."""
         values, at = self._layer.b, 0
         assert isinstance(values, np.ndarray)
+        values = to_bits(values) if self._is_bfloat16 else values
         matrices = values.reshape(values.shape[0], self._layer.parts, self._layer.k, self._layer.n)
         pieces = []
         for batch, part in itertools.product(range(matrices.shape[0]), range(self._layer.parts)):

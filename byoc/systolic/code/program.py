@@ -28,7 +28,8 @@ from .isa import RECORD_BYTES, Instruction, decode, encode
 MAGIC = b"TVMXSYST"
 VERSION = 1
 ROLES = ("input", "output", "scratch")
-CONSTANT_DTYPES = ("int8", "int32", "float32")
+#: uint16 are bits of bfloat16.
+CONSTANT_DTYPES = ("int8", "uint16", "int32", "float32")
 _ALIGNMENT = 64
 #: Magic, version, bytes of the header, instructions, their compressed bytes, bytes of the constants; then the digest.
 _PREFIX = struct.Struct("<8sIIIIQ")

@@ -48,6 +48,7 @@ class GemmProblem:
         tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
         vector_steps: operations of the epilogue.
         out_bytes: of an element of the result.
+        b_is_constant: whether B is packed at compile time.
         reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
             of C has of its own in A.
     """
@@ -65,6 +66,7 @@ class GemmProblem:
     vector_steps: int = 0
     out_bytes: int = 4
     reduce: str = ""
+    b_is_constant: bool = False
 
     @property
     def macs(self) -> int:
@@ -155,19 +157,21 @@ def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
     )
 
 
-def slot_bytes(
-    problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], alignment: int = ALIGNMENT
-) -> dict[str, int]:
+def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
     """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
-    m, _, n = tile
-    a, b = problem.operand_elements(*tile)
-    sizes = {
-        "a": a * hardware.itemsize,
-        "b": b * hardware.itemsize,
-        "rows": 4 * problem.rows * n,
-        "tiles": problem.tile_bytes * m * n,
-    }
-    return {name: -(-size // alignment) * alignment for name, size in sizes.items()}
+    sizes = _tile_bytes(problem, tile, hardware.itemsize, hardware.itemsize)
+    return {name: -(-size // ALIGNMENT) * ALIGNMENT for name, size in sizes.items()}
+
+
+def _tile_bytes(problem: GemmProblem, tile: tuple[int, int, int], of_a: int, of_b: int) -> dict[str, int]:
+    """Bytes of one tile of each, where elements of A and B have so many."""
+    (m, _, n), (a, b) = tile, problem.operand_elements(*tile)
+    return {"a": a * of_a, "b": b * of_b, "rows": 4 * problem.rows * n, "tiles": problem.tile_bytes * m * n}
+
+
+def _in_dram(problem: GemmProblem, hardware: Accelerator) -> tuple[int, int]:
+    """Bytes of an element of A and of B in DRAM, where constants are as operands are."""
+    return hardware.tensor_itemsize, hardware.itemsize if problem.b_is_constant else hardware.tensor_itemsize
 
 
 def buffer_counts(problem: GemmProblem, tile: tuple[int, int, int], stays: str = "") -> dict[str, int]:
@@ -314,7 +318,7 @@ def _arrivals(
     problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], tile: tuple[int, int, int]
 ) -> dict[str, tuple[int, int]]:
     """Of each operand that is loaded: how often, and cycles of a load."""
-    sizes = slot_bytes(problem, hardware, tile, alignment=1)
+    sizes = _tile_bytes(problem, tile, *_in_dram(problem, hardware))
     cycles = {name: hardware.dma_latency + transfer_cycles(hardware, size) for name, size in sizes.items() if size}
     return {name: (counts[name], each) for name, each in cycles.items()}
 
@@ -344,11 +348,11 @@ def _load_traffic(
     tile: tuple[int, int, int],
 ) -> tuple[int, int]:
     """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
-    size = hardware.itemsize
+    of_a, of_b = _in_dram(problem, hardware)
     k_tiles = extents["k"] // problem.parts
     a, b = problem.operand_elements(problem.m, problem.k, problem.n)
-    nbytes = counts["a"] * a * size // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
-    nbytes += counts["b"] * b * size // (extents["n"] * k_tiles)
+    nbytes = counts["a"] * a * of_a // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
+    nbytes += counts["b"] * b * of_b // (extents["n"] * k_tiles)
     nbytes += counts["rows"] * 4 * problem.rows * tile[2]
     nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
     loads = counts["a"] + (counts["b"] if b else 0) + (counts["rows"] if problem.rows else 0)

@@ -43,7 +43,7 @@ def pooling_layer(composite: Composite, hardware: Accelerator, dry: bool = False
         raise ProgramError(f"{name} averages {source.name} as it is; a dequantized tensor is taken")
     zero, geometry = checked_zero_point(anchor, source, hardware), _geometry(anchor, view.shape)
     count = geometry.kernel[0] * geometry.kernel[1] if reduce == "sum" else 1
-    row = None if hardware.dtype == "float32" else np.full(view.shape[1], -zero * count, np.int32)
+    row = None if hardware.tensor_dtype == "float32" else np.full(view.shape[1], -zero * count, np.int32)
     scale = None if source.scale is None else source.scale.reshape(1) / np.float32(count)
     steps = Epilogue(composite, _form(anchor), row, scale).steps()
     if count > 1 and scale is None:

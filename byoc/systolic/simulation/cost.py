@@ -11,8 +11,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from ..code.check import ITEMSIZE, loaded_itemsize
 from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
-from ..code.program import ITEMSIZE, Program
+from ..code.program import Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
 
@@ -63,17 +64,18 @@ class CostModel:
         if isinstance(instruction, Reduce):
             return kind, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
         if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
-            return (
-                kind,
-                getattr(instruction, "operand", "output"),
-                instruction.rows * instruction.cols * self._itemsize(instruction),
-            )
+            operand, elements = getattr(instruction, "operand", "output"), instruction.rows * instruction.cols
+            return kind, operand, *(elements * size for size in self._itemsizes(instruction))
         return (kind,)
 
-    def _itemsize(self, instruction: Load | LoadWindows | LoadConstant | Store) -> int:
+    def _itemsizes(self, instruction: Load | LoadWindows | LoadConstant | Store) -> tuple[int, int]:
+        """Bytes of an element in DRAM, and on the chip."""
         if isinstance(instruction, LoadConstant):
-            return self._program.constants[instruction.constant].itemsize
-        return ITEMSIZE[self._program.tensors[instruction.tensor].dtype]
+            return (self._program.constants[instruction.constant].itemsize,) * 2
+        dtype = self._program.tensors[instruction.tensor].dtype
+        if isinstance(instruction, Store):
+            return (ITEMSIZE[dtype],) * 2
+        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, instruction.operand)
 
     def _compute(self, kind: type[Any], *facts: Any) -> Cost:
         if kind is Gemm:
@@ -136,10 +138,10 @@ def transfer_cycles(hardware: Accelerator, nbytes: int) -> int:
     return -(-nbytes // hardware.dma_bytes_per_cycle)
 
 
-def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int) -> Cost:
+def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int, on_chip: int) -> Cost:
     transfer = transfer_cycles(hardware, nbytes)
     return Cost(
         cycles=hardware.dma_latency + transfer,
         transfer=transfer,
-        traffic=(("dram", operand, nbytes), (memory, operand, nbytes)),
+        traffic=(("dram", operand, nbytes), (memory, operand, on_chip)),
     )
