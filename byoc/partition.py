@@ -123,7 +123,7 @@ class Partitioner:
             return f"it cannot be lowered: {error.message}"
         host = sum(map(self._host, region.composites))
         if self._offloading.when == "pays" and seconds is not None and seconds >= host:
-            return f"it does not pay: {_micros(seconds)} there, {_micros(host)} on the CPU"
+            return f"it does not pay: {seconds * 1e6:.1f} us there, {host * 1e6:.1f} us on the CPU"
         return Planned(region, lowered, seconds, host)
 
     def _split(self, region: Region, reason: str) -> None:
@@ -137,7 +137,3 @@ class Partitioner:
         """Why a composite is refused as a region of its own; "" if it is not."""
         plan = self._assess(Region.of(f"{self._prefix}alone", composite))
         return plan if isinstance(plan, str) else ""
-
-
-def _micros(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} us"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...core.errors import OptionError
@@ -81,7 +81,7 @@ class EnergyTable:
     dram_byte: float = 244.0
 
     def __post_init__(self) -> None:
-        for name, value in _values(self):
+        for name, value in asdict(self).items():
             if not _is_number(value) or not (math.isfinite(value) and value >= 0):
                 raise OptionError(f"energy.{name}={value!r}: picojoules are a finite number, 0 or more")
 
@@ -176,7 +176,7 @@ class Accelerator:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values; :meth:`from_dict` reads them back."""
-        return {**dict(_values(self)), "energy": dict(_values(self.energy))}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Accelerator:
@@ -189,19 +189,10 @@ class Accelerator:
 
 
 _BOUNDS = {
-    "rows": (1, 1024),
-    "cols": (1, 1024),
-    "scratchpad_bytes": (1, 1 << 40),
-    "accumulator_bytes": (4, 1 << 40),
-    "dma_bytes_per_cycle": (1, 1 << 20),
-    "dma_latency": (0, 1 << 30),
-    "vector_lanes": (1, 1 << 16),
+    "rows": (1, 1024), "cols": (1, 1024), "scratchpad_bytes": (1, 1 << 40), "accumulator_bytes": (4, 1 << 40),
+    "dma_bytes_per_cycle": (1, 1 << 20), "dma_latency": (0, 1 << 30), "vector_lanes": (1, 1 << 16),
     "launch_cycles": (0, 1 << 40),
-}
-
-
-def _values(settings: Any) -> list[tuple[str, Any]]:
-    return [(f.name, getattr(settings, f.name)) for f in fields(settings)]
+}  # fmt: skip
 
 
 def _is_number(value: Any) -> bool:

@@ -69,7 +69,7 @@ def _check_windows(program: Program, load: LoadWindows) -> str:
     spans = (
         (load.height, load.out_height, load.kernel_height, load.stride_height, load.dilation_height, load.pad_top),
         (load.width, load.out_width, load.kernel_width, load.stride_width, load.dilation_width, load.pad_left),
-    )
+    )  # fmt: skip
     if any(min(span[:5]) < 1 for span in spans) or load.channels < 1:
         return "channels, sizes, kernel, strides and dilation are 1 or more"
     if any((out - 1) * stride - pad >= size for size, out, _, stride, _, pad in spans):
@@ -173,11 +173,6 @@ def _accumulator(program: Program, address: int, count: int) -> str:
 
 
 _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
-    Load: _check_load,
-    LoadWindows: _check_windows,
-    LoadConstant: _check_constant,
-    Gemm: _check_gemm,
-    Reduce: _check_reduce,
-    Vector: _check_vector,
-    Store: _check_store,
-}
+    Load: _check_load, LoadWindows: _check_windows, LoadConstant: _check_constant, Gemm: _check_gemm,
+    Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
+}  # fmt: skip

@@ -37,12 +37,9 @@ def lower(
             builder.instructions.append(Sync())
         builder.add(layer, dataflow)
     return Program(
-        accelerator,
-        builder.tensors,
-        tuple(builder.constants),
-        (*builder.instructions, Finish()),
+        accelerator, builder.tensors, tuple(builder.constants), (*builder.instructions, Finish()),
         tuple(builder.layers),
-    )
+    )  # fmt: skip
 
 
 class _Builder:
@@ -78,10 +75,7 @@ class _Builder:
 def _facts(layer: GemmLayer, choices: tuple[Tiling, ...]) -> dict[str, Any]:
     best = choices[0]
     return {
-        "batch": layer.batch,
-        "m": layer.m,
-        "k": layer.k,
-        "n": layer.n,
+        **{size: getattr(layer, size) for size in ("batch", "m", "k", "n")},
         "dataflow": best.dataflow,
         "tile": [best.m, best.k, best.n],
         "order": best.order,

@@ -189,11 +189,10 @@ def _assembled(header: Any, instructions: tuple[Instruction, ...], blob: memoryv
     return Program(
         Accelerator.from_dict(header["accelerator"]),
         tuple(Tensor(name, role, tuple(shape), dtype) for name, role, shape, dtype in header["tensors"]),
-        tuple(constants),
-        instructions,
+        tuple(constants), instructions,
         tuple(Layer(name, begin, end, facts) for name, begin, end, facts in header["layers"]),
         header.get("run", RUNS[0]),
-    )
+    )  # fmt: skip
 
 
 def _pack_constants(constants: tuple[np.ndarray, ...]) -> tuple[bytes, list[int]]:

@@ -340,13 +340,9 @@ def _phases(steps: int, compute: int, arrivals: list[tuple[int, int]]) -> int:
 
 
 def _load_traffic(
-    problem: GemmProblem,
-    hardware: Accelerator,
-    counts: dict[str, int],
-    extents: dict[str, int],
-    outputs: int,
+    problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], extents: dict[str, int], outputs: int,
     tile: tuple[int, int, int],
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
     of_a, of_b = _in_dram(problem, hardware)
     k_tiles = extents["k"] // problem.parts

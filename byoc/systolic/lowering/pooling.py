@@ -39,11 +39,13 @@ def pooling_layer(composite: Composite, hardware: Accelerator, dry: bool = False
         raise ProgramError(f"{name} pools {source.name}; a computed tensor of four axes is needed")
     if view.strides != dense_strides(view.shape):
         raise ProgramError(f"{name}: {source.name} is transposed; a dense NCHW tensor is needed")
+    if hardware.dtype == "bfloat16":
+        raise ProgramError(f"{name} pools {source.name}, which an array of bfloat16 would round, and no pooling does")
     if reduce == "sum" and source.kind == "plain" and hardware.dtype == "int8":
         raise ProgramError(f"{name} averages {source.name} as it is; a dequantized tensor is taken")
     zero, geometry = checked_zero_point(anchor, source, hardware), _geometry(anchor, view.shape)
     count = geometry.kernel[0] * geometry.kernel[1] if reduce == "sum" else 1
-    row = None if hardware.tensor_dtype == "float32" else np.full(view.shape[1], -zero * count, np.int32)
+    row = None if hardware.dtype == "float32" else np.full(view.shape[1], -zero * count, np.int32)
     scale = None if source.scale is None else source.scale.reshape(1) / np.float32(count)
     steps = Epilogue(composite, _form(anchor), row, scale).steps()
     if count > 1 and scale is None:

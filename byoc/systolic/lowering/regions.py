@@ -100,12 +100,10 @@ def layer_of(composite: Composite, options: SystolicOptions) -> GemmLayer:
     except ProgramError as error:
         raise ProgramError(f"layer {composite.name}: {error.message}", fix=error.fix) from None
     facts = {
-        "node": composite.name,
-        "nodes": list(composite.nodes),
-        "op": composite.anchor.op.removeprefix("relax."),
+        "node": composite.name, "nodes": list(composite.nodes), "op": composite.anchor.op.removeprefix("relax."),
         "epilogue": [operation.op.removeprefix("relax.") for operation in composite.epilogue],
         "shape": list(composite.result.shape),
-    }
+    }  # fmt: skip
     return dataclasses.replace(layer, facts=facts)
 
 
@@ -129,15 +127,11 @@ def _seconds(timing: Timing) -> float:
 
 def _facts(timing: Timing) -> Mapping[str, Any]:
     return {
-        "accelerator": timing.program.accelerator.as_dict(),
-        "cycles": timing.cycles,
-        "seconds": _seconds(timing),
-        "utilization": timing.utilization,
-        "energy": dict(timing.totals.energy),
-        "dram_bytes": timing.totals.bytes_at("dram"),
-        "macs": timing.totals.macs,
+        "accelerator": timing.program.accelerator.as_dict(), "cycles": timing.cycles, "seconds": _seconds(timing),
+        "utilization": timing.utilization, "energy": dict(timing.totals.energy),
+        "dram_bytes": timing.totals.bytes_at("dram"), "macs": timing.totals.macs,
         "layers": [_row(row) for row in layer_rows(timing)],
-    }
+    }  # fmt: skip
 
 
 def _row(row: LayerRow) -> dict[str, Any]:

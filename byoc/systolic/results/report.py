@@ -66,20 +66,14 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
     dram = totals.bytes_at("dram")
     peak_compute, peak_transfer = totals.macs / hardware.macs_per_cycle, dram / hardware.dma_bytes_per_cycle
     return LayerRow(
-        name=layer.name,
-        facts=dict(layer.facts),
-        begin=begin,
-        cycles=end - begin,
-        compute_begin=min(works, default=begin),
-        array_cycles=cycles_of[Gemm],
-        vector_cycles=cycles_of[Reduce] + cycles_of[Vector],
-        macs=totals.macs,
-        dram_bytes=dram,
+        name=layer.name, facts=dict(layer.facts), begin=begin, cycles=end - begin,
+        compute_begin=min(works, default=begin), array_cycles=cycles_of[Gemm],
+        vector_cycles=cycles_of[Reduce] + cycles_of[Vector], macs=totals.macs, dram_bytes=dram,
         energy=dict(totals.energy),
         utilization=totals.macs / ((end - begin) * hardware.macs_per_cycle) if end > begin else 0.0,
         mapping_efficiency=_mapping_efficiency(timing, layer),
         bound="compute" if peak_compute >= peak_transfer else "memory",
-    )
+    )  # fmt: skip
 
 
 def _mapping_efficiency(timing: Timing, layer: Layer) -> float:

@@ -36,9 +36,6 @@ class Cost:
     traffic: tuple[tuple[str, str, int], ...] = ()
 
 
-_FREE = Cost()
-
-
 class CostModel:
     """Costs of the instructions of one program; equal ones are computed once."""
 
@@ -48,45 +45,41 @@ class CostModel:
         self._known: dict[Hashable, Cost] = {}
 
     def cost(self, instruction: Instruction) -> Cost:
-        key = self._key(instruction)
+        function, *facts = key = self._work(instruction)
         if key not in self._known:
-            self._known[key] = self._compute(*key)
+            self._known[key] = function(self._hardware, *facts)
         return self._known[key]
 
-    def _key(self, instruction: Instruction) -> tuple[Any, ...]:
-        kind = type(instruction)
+    def _work(self, instruction: Instruction) -> tuple[Any, ...]:
+        """The function of an instruction's cost, and what it takes beside the accelerator."""
         if isinstance(instruction, Gemm):
-            return kind, instruction.dataflow, instruction.accumulate, instruction.m, instruction.k, instruction.n
+            sizes = instruction.m, instruction.k, instruction.n
+            return gemm_cost, instruction.dataflow, instruction.accumulate, *sizes
         if isinstance(instruction, Vector):
             count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}
             operand_bytes = count[instruction.source] * ITEMSIZE[instruction.dtype]
-            return kind, instruction.rows * instruction.cols, operand_bytes
+            return vector_cost, instruction.rows * instruction.cols, operand_bytes
         if isinstance(instruction, Reduce):
-            return kind, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
+            return reduce_cost, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
         if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
-            operand, elements = getattr(instruction, "operand", "output"), instruction.rows * instruction.cols
-            return kind, operand, *(elements * size for size in self._itemsizes(instruction))
-        return (kind,)
+            memory = "accumulator" if isinstance(instruction, Store) else "scratchpad"
+            elements = instruction.rows * instruction.cols
+            nbytes = (elements * size for size in self._itemsizes(instruction))
+            return _transfer_cost, memory, getattr(instruction, "operand", "output"), *nbytes
+        return (_no_cost,)
 
     def _itemsizes(self, instruction: Load | LoadWindows | LoadConstant | Store) -> tuple[int, int]:
         """Bytes of an element in DRAM, and on the chip."""
         if isinstance(instruction, LoadConstant):
             return (self._program.constants[instruction.constant].itemsize,) * 2
         dtype = self._program.tensors[instruction.tensor].dtype
-        if isinstance(instruction, Store):
-            return (ITEMSIZE[dtype],) * 2
-        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, instruction.operand)
+        operand = "epilogue" if isinstance(instruction, Store) else instruction.operand
+        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, operand)
 
-    def _compute(self, kind: type[Any], *facts: Any) -> Cost:
-        if kind is Gemm:
-            return gemm_cost(self._hardware, *facts)
-        if kind is Vector:
-            return vector_cost(self._hardware, *facts)
-        if kind is Reduce:
-            return reduce_cost(self._hardware, *facts)
-        if kind in (Load, LoadWindows, LoadConstant):
-            return _transfer_cost(self._hardware, "scratchpad", *facts)
-        return _transfer_cost(self._hardware, "accumulator", *facts) if kind is Store else _FREE
+
+def _no_cost(hardware: Accelerator) -> Cost:
+    """Of SYNC and FINISH."""
+    return Cost()
 
 
 def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int) -> Cost:

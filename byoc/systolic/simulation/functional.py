@@ -286,14 +286,9 @@ def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
 
 
 _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
-    Load: _load,
-    LoadWindows: _load_windows,
-    LoadConstant: _load_constant,
-    Gemm: _gemm,
-    Reduce: _reduce,
-    Vector: _vector,
-    Store: _store,
-}
+    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, Reduce: _reduce,
+    Vector: _vector, Store: _store,
+}  # fmt: skip
 
 
 class TileMover:

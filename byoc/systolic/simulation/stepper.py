@@ -17,14 +17,9 @@ from .stationary_array import StationaryRun
 
 
 def step_gemm(
-    a: np.ndarray,
-    b: np.ndarray,
-    dataflow: str,
-    rows: int,
-    cols: int,
-    acc: np.ndarray | None = None,
+    a: np.ndarray, b: np.ndarray, dataflow: str, rows: int, cols: int, acc: np.ndarray | None = None,
     overlapped: bool = False,
-) -> tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, int]:  # fmt: skip
     """acc[m, n] + a[m, k] b[k, n], and the clocks until it is in the accumulator memory.
 
     Args:
