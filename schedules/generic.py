@@ -4,8 +4,6 @@ It is right for any TIR function TVM's own passes produce, and no more than that
 here, because it is slow.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping
@@ -13,7 +11,8 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
-from tvm.s_tir import SBlockRealize, Schedule
+from tvm.ir import Range
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
 from tvm_ext.core.cost.estimate import vector_threads
@@ -22,13 +21,11 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.sizes import Sizes, evaluate
 from tvm_ext.ops.scalars.strict_floats import strict
 
-from .steps.empty_reductions import started
 from .steps.loops import bounded, parallel_largest, parallel_rows
-from .steps.sizes import with_params
-from .steps.unchecked import UncheckedSchedule
+from .steps.sizes import UncheckedSchedule, with_params
 
 NAME = "generic"
-_SPATIAL = 0
+_SPATIAL, _REDUCTION = 0, 2
 
 
 def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = None) -> tuple[tirx.PrimFunc, str]:
@@ -43,7 +40,7 @@ def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = No
         The function, and what was done: "parallel", "serial" (there is too little work to wake threads for), or
         "none: " and the reason.
     """
-    function = started(strict(_serial(function)))
+    function = _started(strict(_serial(function)))
     if function.attrs and "tirx.is_scheduled" in function.attrs:
         return function, "none: already scheduled"
     if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
@@ -87,9 +84,7 @@ def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]
     except (KeyError, TypeError):  # known only when it runs
         return False
     static = all(isinstance(sch.get(loop).extent, tirx.IntImm) for loop in loops)
-    spatial = [
-        loop for loop, _ in itertools.takewhile(lambda pair: pair[1] == _SPATIAL, zip(loops, kinds, strict=True))
-    ]
+    spatial = loops[: sum(1 for _ in itertools.takewhile(lambda kind: kind == _SPATIAL, kinds))]
     steps, rows = math.prod(extents), extents[: len(spatial)]
     threads = vector_threads(steps * machine.lanes, machine)  # these loops take one element a step
     parallel = threads > 1 and math.prod(rows) > 1
@@ -100,3 +95,53 @@ def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]
     if not static and sch.get(block).init is not None:
         sch.decompose_reduction(block, loops[len(spatial)])  # it starts where there is nothing to reduce, too
     return parallel
+
+
+# ------------------------------------------------------------ reductions over no elements
+def _started(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The kernel, where a reduction over no elements leaves what it starts from, not what was in memory: the loops run
+    zero times, and with them the start of the result.
+
+    for i, k in grid(4, 0):              ->   for i, k in grid(4, 1):
+        init: y[i] = 0                            y[i] = 0
+        y[i] = y[i] + x[i, k]
+    """
+    empty: list[SBlockRealize] = []
+
+    def look(realize: SBlockRealize) -> None:
+        if realize.block.init is not None and any(map(_is_empty, realize.block.iter_vars)):
+            empty.append(realize)
+
+    tvm_ffi.structural_walk(function.body, (SBlockRealize, look))
+    if not empty:
+        return function
+    blocks = {realize.block.name_hint for realize in empty}
+    loops = [v for r in empty for v, i in zip(r.iter_values, r.block.iter_vars, strict=True) if _is_empty(i)]
+
+    def loop(node: tirx.For) -> tirx.For:
+        if not any(node.loop_var.same_as(var) for var in loops):
+            return node
+        return tirx.For(node.loop_var, node.min, tirx.const(1, node.loop_var.ty.dtype), node.kind, node.body)
+
+    def block(node: SBlock) -> SBlock:
+        return _start(node) if node.name_hint in blocks else node
+
+    return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, loop), (SBlock, block)]))
+
+
+def _is_empty(variable: tirx.IterVar) -> bool:
+    extent = variable.dom.extent
+    return int(variable.iter_type) == _REDUCTION and isinstance(extent, tirx.IntImm) and int(extent) == 0
+
+
+def _start(block: SBlock) -> SBlock:
+    """A block that only writes what its reduction starts from."""
+    iters = [_once(v) if _is_empty(v) else v for v in block.iter_vars]
+    return SBlock(
+        iters, [], block.writes, block.name_hint, block.init, None, block.alloc_buffers, block.match_buffers,
+        block.annotations,
+    )  # fmt: skip
+
+
+def _once(variable: tirx.IterVar) -> Any:
+    return tirx.IterVar(Range(0, tirx.const(1, variable.var.ty.dtype)), variable.var, variable.iter_type)

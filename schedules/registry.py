@@ -1,7 +1,5 @@
 """Which recipes there are: those of this library, and those that packages offer as entry points `tvm_ext.recipes`."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 
@@ -58,9 +56,8 @@ def recipes() -> tuple[Recipe, ...]:
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
         recipe = entry.load()()
         if not isinstance(recipe, Recipe):
-            raise OptionError(
-                f"entry point {entry.value!r} in tvm_ext.recipes gives {type(recipe).__name__}, no Recipe"
-            )
+            kind = type(recipe).__name__
+            raise OptionError(f"entry point {entry.value!r} in tvm_ext.recipes gives {kind}, no Recipe")
         known.append(recipe)
     names = [r.name for r in known]
     if twice := {n for n in names if names.count(n) > 1}:

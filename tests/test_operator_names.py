@@ -1,7 +1,5 @@
 """Sets and tables of operator names stand in `tvm_ext.ops`: reads the sources, and names file and line of others."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ OPERATOR_NAMES = {
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",
     "tvm_ext/passes/simplification/reduce_strength.py::_is_not_negative": "sums and products of what is not negative",
-    "tvm_ext/passes/steps/expressions.py::polynomial": "the arithmetic of polynomials",
+    "tvm_ext/passes/simplification/recognize_activations.py::_polynomial": "the arithmetic of polynomials",
     "tvm_ext/quantization/folding.py::_takes": "layers that take a batch norm, by the code that follows",
     "tvm_ext/tuning/loop_analysis.py::_ARITHMETIC": "expressions of TIR, no operators",
     "tvm_ext/schedules/recipes/reduction.py::_KINDS": "the recipe's anchors, and how each reduces",

@@ -4,8 +4,6 @@ Rates are those of the machine (:class:`tvm_ext.rates.Rates`); cycles that stand
 stand in Intel's optimization manual.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tvm_ext.core.cost import estimate

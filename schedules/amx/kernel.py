@@ -22,8 +22,6 @@ LLVM is given numbers of registers and takes them as they are, on scheduling mod
 (all of Intel's; tests/schedules/amx/test_tile_products.py reads the machine code).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence
@@ -36,10 +34,11 @@ from tvm_ext.core.recipe import Layouts
 from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES
 
 from ..steps.arguments import building
+from ..steps.nests import where
 from ..steps.storage import Decoding
 from .blocks import Blocks
 from .recipe import TileMatch
-from .result import Place, TileResult, shown_buffer, where
+from .result import Place, TileResult, shown_buffer
 from .tile_copy import TileCopy
 from .tile_image import TileImage
 from .tile_products import Element, Registers, Tiles, as_bits
@@ -67,8 +66,7 @@ class TileKernel:
         assert isinstance(packed, TileWeight)
         self._packed = packed
         self._decoding = Decoding.of(match.group, self._data)
-        registers = Registers(blocks.pixels, 2, image.rows, packed.depth)
-        self._tiles = tiles(self._product, registers)
+        self._tiles = tiles(self._product, Registers(blocks.pixels, 2, image.rows, packed.depth))
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""
@@ -96,9 +94,8 @@ class TileKernel:
         # TVM would make float32 of a buffer of bfloat16 that is no parameter
         bits = "uint16" if dtype == "bfloat16" else dtype
         self._own = self._blocks.alone(image, 4 // self._product.group)
-        self._copy = shown_buffer(
-            "image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits
-        )
+        copies = self._blocks.workers(image) if self._own else 1
+        self._copy = shown_buffer("image", (self._slab.elements * copies,), bits)
         if image.kind == "packed" and self._args.layout(self._data).is_plain:
             self._flat = T.decl_buffer((math.prod(self._data.shape),), bits, data=self._args.buffer(self._data).data)
         if not self._own:

@@ -1,7 +1,5 @@
 """What convolution and matmul on tile registers share: operands and knobs. What they cost is in amx_cost.py."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +9,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import threads_of
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Machine, Match, Miss, Param, Recipe, Sharing
 from tvm_ext.rates.instructions import PRODUCTS, Product
 from tvm_ext.runtime.tiles import TILE_FEATURES
 

@@ -8,15 +8,11 @@ go is computed for all of them at once, in vectors; a number between two rows of
 stands for a pixel of the tile that is real: its value is written twice, and no row has a condition.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.group import Param
@@ -24,10 +20,10 @@ from tvm_ext.ops.scalars.strict_floats import times
 from tvm_ext.rates.instructions import COLUMNS
 
 from ..steps.arguments import Arguments
+from ..steps.nests import own_buffer, vector, where
 from ..steps.storage import Decoding
 from .blocks import Blocks
 from .recipe import TileMatch
-from .tile_copy import vector
 from .tile_image import TileImage
 from .tile_products import Element, Tiles
 from .tile_weight import BLOCK
@@ -58,8 +54,9 @@ class TileResult:
         self._rows = blocks.pixels * image.rows
         slots = (blocks.each if blocks.chunks > 1 else 1, self._rows, BLOCK)
         self._slots = shown_buffer("slots", slots, tiles.product.result)
-        self._places, self._row_of = (_local(name, self._rows) for name in ("places", "row_of"))
-        self._waiting = _local("waiting", 4)  # whether a tile does; its image, block of outputs and slot
+        self._places, self._row_of = (own_buffer(n, (self._rows,), "int32", "local") for n in ("places", "row_of"))
+        # whether a tile waits; its image, block of outputs and slot
+        self._waiting = own_buffer("waiting", (4,), "int32", "local")
         T.buffer_store(self._waiting, 0, [0])
 
     # ------------------------------------------------------------ accumulators
@@ -199,27 +196,10 @@ class TileResult:
         return self._args.buffer(scale)[index]
 
 
-@contextmanager
-def where(conditions: Sequence[Any]) -> Iterator[None]:
-    """Under all conditions, if there are any."""
-    if not conditions:
-        yield
-    else:
-        with T.If(tirx.all(*conditions)), T.Then():
-            yield
-
-
 def shown_buffer(name: str, shape: tuple[int, ...], dtype: str) -> Any:
     """A buffer that tile registers load or store. TVM sees the first element of a tile only, and cuts a buffer down to
     what it sees: it is shown both ends."""
-    buffer = T.alloc_buffer(shape, dtype, scope="global")
-    IRBuilder.name(name, buffer)
+    buffer = own_buffer(name, shape, dtype)
     for corner in ([0] * len(shape), [d - 1 for d in shape]):
         T.evaluate(T.address_of(buffer[tuple(corner)]))
-    return buffer
-
-
-def _local(name: str, count: int) -> Any:
-    buffer = T.alloc_buffer((count,), "int32", scope="local")
-    IRBuilder.name(name, buffer)
     return buffer

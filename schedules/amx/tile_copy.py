@@ -6,8 +6,6 @@ Blocks of channels are copied as they lie. Few channels, of rows of numbers, are
 each channel becomes the pixels of these columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.rates.instructions import ROW_BYTES
 
+from ..steps.nests import vector, where
 from ..steps.transposes import interleave
 from .tile_image import Read, TileImage
 
@@ -145,24 +144,13 @@ class TileCopy:
 
 
 @contextmanager
-def vector(count: int) -> Iterator[Any]:
-    """A vectorized loop; none for one element."""
-    if count == 1:
-        yield 0
-    else:
-        with T.vectorized(count) as j:
-            yield j
-
-
-@contextmanager
 def _shared(count: int, threads: int) -> Iterator[Any]:
     """A loop among threads; the last one may do less."""
     threads = min(threads, count)
     each = -(-count // threads)
-    with T.parallel(threads) if threads > 1 else T.serial(1) as thread, T.serial(each) as i:
-        number = thread * each + i
-        if count % threads == 0:
-            yield number
-        else:
-            with T.If(number < count), T.Then():
-                yield number
+    with (
+        T.parallel(threads) if threads > 1 else T.serial(1) as thread,
+        T.serial(each) as i,
+        where([thread * each + i < count] if count % threads else []),
+    ):
+        yield thread * each + i

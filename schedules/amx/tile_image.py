@@ -177,5 +177,4 @@ def _first_tap(group: Any, groups: list[int]) -> Any:
     """The first tap of a step, by its number."""
     if len(groups) == 1:
         return 0
-    together = groups[1]
-    return tirx.min(group * together, groups[-1])
+    return tirx.min(group * groups[1], groups[-1])

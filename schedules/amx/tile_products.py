@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.ops.scalars.expressions import dtype_of
 from tvm_ext.rates.instructions import COLUMNS, Product, tile_configuration, tile_instruction
 
 from ..blocked.prefetch import prefetch
+from ..steps.nests import own_buffer
 
 Element = Callable[[Any, Any], Any]
 """(row, column) -> the load of an element of a buffer; rows are at a constant distance in memory."""
@@ -114,7 +114,7 @@ class AmxTiles(Tiles):
 
     def begin(self) -> None:
         bytes_of = tile_configuration(self.registers.shapes)
-        config = _local("config", (len(bytes_of),), "uint8")
+        config = own_buffer("config", (len(bytes_of),), "uint8", "local")
         zeros = tirx.Broadcast(tirx.const(0, "uint8"), len(bytes_of))
         T.buffer_store(config, zeros, [tirx.Ramp(0, 1, len(bytes_of))])
         for at, value in enumerate(bytes_of):
@@ -154,7 +154,7 @@ class PlainTiles(Tiles):
         groups = ((r.pixels * r.outputs, p.result, 1), (r.pixels, p.left, p.group), (r.outputs, p.right, p.group))
         kinds = [(_computed(dtype), group) for count, dtype, group in groups for _ in range(count)]
         self._arrays = [
-            _local(f"tile{i}", (rows, row_bytes // 4 * group), dtype)
+            own_buffer(f"tile{i}", (rows, row_bytes // 4 * group), dtype, "local")
             for i, ((rows, row_bytes), (dtype, group)) in enumerate(zip(r.shapes, kinds, strict=True))
         ]
 
@@ -192,7 +192,7 @@ class PlainTiles(Tiles):
         """In the manual's order: of floats, the first and the second elements of all groups are summed apart."""
         p, (c, a, b) = self.product, (self._arrays[i] for i in (accumulator, left, right))
         apart = p.group if p.result == "float32" else 1
-        sums = _local("sums", (apart, COLUMNS), p.result)
+        sums = own_buffer("sums", (apart, COLUMNS), p.result, "local")
         with T.serial(self.registers.rows) as m:
             with T.serial(apart) as i, T.vectorized(COLUMNS) as n:
                 T.buffer_store(sums, tirx.const(0, p.result), [i, n])
@@ -218,9 +218,3 @@ def _number(value: Any) -> Any:
 
 def _computed(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
-
-
-def _local(name: str, shape: tuple[int, ...], dtype: str) -> Any:
-    buffer = T.alloc_buffer(shape, dtype, scope="local")
-    IRBuilder.name(name, buffer)
-    return buffer

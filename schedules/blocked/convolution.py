@@ -1,7 +1,5 @@
 """What all convolution recipes read of a group, and the stage that writes the padding of an image."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +9,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Layouts, Miss
+from tvm_ext.core.recipe import Group, Layout, Layouts, Machine, Miss, Param
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts

@@ -1,7 +1,5 @@
 """Knobs of a blocked reduction, what a configuration costs, and the one of least cost."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -10,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm_ext.core.cost.estimate import Stream, bandwidth, level_of, seconds, thread_counts
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Machine
 
 from .problem import Problem, Units, shares_pixels
 

@@ -22,8 +22,6 @@ Of narrow numbers (:mod:`..dots.instructions`) a step of the reduction is a word
 of float32.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +31,7 @@ from typing import Any, TypeVar
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Match, Recipe
+from tvm_ext.core.recipe import Config, Machine, Match, Param, Recipe, Sharing
 
 from ..dots.instructions import Dot
 from ..steps.loops import parallel_units, unroll_and_vectorize

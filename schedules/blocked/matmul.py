@@ -4,22 +4,18 @@ With few rows each weight is used once: such a kernel is as fast as it reads the
 order they are stored, by as many accumulators as hide the latency of a multiply-add.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Param
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Machine, Param
 
 from ..dots.instructions import Dot
 from ..steps.arguments import Arguments
@@ -138,10 +134,7 @@ def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
     knobs = blocked.space(problem, machine)
     rows = problem.pixels
     fixed = {"tile_p": rows if rows in knobs["tile_p"] else 1, "parts": 1, "chunk": problem.blocks}
-    points: Iterator[Config] = (
-        {"tile_o": o, **fixed, "threads": t}
-        for o in knobs["tile_o"] for t in knobs["threads"]
-    )  # fmt: skip
-    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
+    points: list[Config] = [{"tile_o": o, **fixed, "threads": t} for o in knobs["tile_o"] for t in knobs["threads"]]
+    legal = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
     best: Config = min(legal, key=lambda p: (blocked.cost(problem, p, machine), -p["tile_o"]))
     return types.MappingProxyType(best)

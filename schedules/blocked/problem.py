@@ -6,9 +6,8 @@ import functools
 import math
 from dataclasses import dataclass
 
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.layout import PackedWeight
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Sharing
 
 #: Annotation of the loop over the steps of a tap: (buffer of the padded image, first row of the image in it, the row
 #: behind its last). Where all rows that a tile reads are of the padding, its products are zero, and left out.

@@ -9,8 +9,6 @@ The copy is a loop of its own, which the pass `update-states` takes out where th
 then as many bytes are written as are new, whatever the cache holds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,10 +17,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Miss, Recipe, VectorWork
 from tvm_ext.ops.kv_cache import APPEND, Append
 
 from ..steps.arguments import building

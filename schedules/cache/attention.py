@@ -14,8 +14,6 @@ Where there are fewer units than a few for each thread, the keys of each are cut
 joined behind that. What stands in a cache behind the length is read by no sum.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +27,8 @@ from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 
 from ..steps.arguments import building
-from ..steps.attention_kernel import ceil_div, float32, float_buffer, unrolled, vectors_of
-from ..steps.recurrent_kernel import tiles
+from ..steps.attention_kernel import ceil_div, float32, float_buffer
+from ..steps.nests import tiles, unrolled, vectors_of
 from ..steps.transposes import across, sums
 from .lines import CacheLines
 from .tokens import CacheMatch, Tokens, computed

@@ -1,8 +1,5 @@
 """Prefetches of the cache lines of rows of a cache."""
 
-from __future__ import annotations
-
-from contextlib import ExitStack
 from typing import Any
 
 import tvm
@@ -11,7 +8,7 @@ from tvm.script.ir_builder import tirx as T
 
 from ..blocked.prefetch import LINE_BYTES, prefetch
 from ..steps.arguments import Arguments
-from ..steps.attention_kernel import unrolled
+from ..steps.nests import unrolled, where
 from .tokens import CacheMatch, Tokens
 
 
@@ -42,12 +39,8 @@ class CacheLines:
         param, each = self._match.param(role), self.of(role)
         if not self._args.layout(param).is_plain:
             return
-        with ExitStack() as stack:
-            if condition is not None:
-                stack.enter_context(T.If(condition))
-                stack.enter_context(T.Then())
-            with unrolled(count, 1) as (i, _):
-                (b, g, row), number = place, start + i
-                key, column = tirx.min(row + number // each, self._match.capacity - 1), number % each
-                index = [*self._tokens.place(b, g, key), column * (param.shape[3] // each)]
-                T.evaluate(prefetch(self._args.buffer(param), index))
+        with where([] if condition is None else [condition]), unrolled(count, 1) as (i, _):
+            (b, g, row), number = place, start + i
+            key, column = tirx.min(row + number // each, self._match.capacity - 1), number % each
+            index = [*self._tokens.place(b, g, key), column * (param.shape[3] // each)]
+            T.evaluate(prefetch(self._args.buffer(param), index))

@@ -1,7 +1,5 @@
 """Attention over a cache as a recipe (:mod:`.attention`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +8,9 @@ from tvm.ir import Call, Op
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.core.group import SUMS, Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.group import SUMS
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Miss, Recipe, Sharing
 from tvm_ext.ops.kv_cache import APPEND, ATTENTION, Attention
 
 from .append import CacheAppend
@@ -56,8 +52,7 @@ class CachedAttention(Recipe[CacheMatch]):
         }
 
     def cost(self, match: CacheMatch, config: Config, machine: Machine) -> float:
-        cycles = self._cycles(match, machine) / config["threads"]
-        return seconds(cycles, [], machine, config["threads"])
+        return seconds(self._cycles(match, machine) / config["threads"], [], machine, config["threads"])
 
     def _cycles(self, match: CacheMatch, machine: Machine) -> float:
         batch, steps, heads, width = match.group.shape

@@ -5,8 +5,6 @@
 Su et al., "RoFormer" (2021).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +13,12 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.recipe import Match, Miss
+from tvm_ext.core.recipe import Group, Match, Miss, Param
 from tvm_ext.ops.kv_cache import Append, Attention
 from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
 
 from ..steps.arguments import Arguments
-from ..steps.attention_kernel import vectors_of
+from ..steps.nests import vectors_of
 
 
 @dataclass(frozen=True)

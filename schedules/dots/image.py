@@ -8,8 +8,6 @@ The first step is a copy with a mask. The second interleaves rows of one length 
 by shuffles. Where `depth` is the number of channels itself, words run over neighbouring pixels.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +16,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Layout
 
 from ..blocked import kernel as blocked
 from ..blocked.convolution import image_in_use
@@ -57,8 +54,7 @@ ReadWord = Callable[[Any, Any, Any, Any, Any], Any]
 
 def in_blocks(match: DotImageMatch, image: te.Tensor, words: int) -> ReadWord:
     """Reads an image whose channels lie in blocks of so many words."""
-    group = match.dot.group
-    return lambda n, y, x, word, k: image(n, word // words, y, x, word % words * group + k)
+    return lambda n, y, x, word, k: image(n, word // words, y, x, word % words * match.dot.group + k)
 
 
 def copied_blocks(match: DotImageMatch, data: te.Tensor, source: Layout) -> ReadWord:
@@ -137,8 +133,7 @@ def schedule_copy(sch: Schedule, match: DotImageMatch, config: Config) -> None:
 def _interleave(sch: Schedule, image: Any) -> None:
     """The stages of :func:`copied_rows`: a row at a time; channels are unrolled, pixels are for LLVM to vectorize."""
     *_, y, _, ch = sch.get_loops(image)
-    row = sch.get_sblock("row")
-    sch.compute_at(row, y, preserve_unit_loops=True)
+    sch.compute_at(sch.get_sblock("row"), y, preserve_unit_loops=True)
     sch.unroll(ch)
     depth = int(sch.get(ch).extent)
     sch.transform_layout(image, ("write", 0), lambda n, y, x, c: (n, y, x * depth + c))

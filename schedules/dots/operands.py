@@ -7,18 +7,14 @@
 where shift[o] is what zero points add to the sums (:mod:`tvm_ext.core.numbers.dot_weight`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.dot_weight import DotWeight
-from tvm_ext.core.recipe import Config, Miss
+from tvm_ext.core.recipe import Config, Group, Machine, Miss, Param
 
 from ..blocked.kernel import BlockedMatch, LoadWeight, Units
 from ..steps.arguments import Arguments

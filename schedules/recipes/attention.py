@@ -5,8 +5,6 @@
 The kernel is in attention_kernel.py; here is what it takes, its knobs and what they cost.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -16,11 +14,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param, Recipe, Sharing
 
 from ..steps.attention_kernel import AttentionKernel, AttentionMatch, Tile
 from ..steps.storage import why_not_float32

@@ -13,8 +13,6 @@ transposed: a is read one value at a time and takes any order; a transposed b is
 Where the length of the sums is known at run time, K is one block, whose loop ends there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +22,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import level_of, seconds
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, matmul_kernel, matmul_problem, result_index, schedule_matmul
@@ -117,10 +112,9 @@ class BatchMatmul(MatmulRecipe[BatchMatch]):
         return super().cost(match, config, machine) * (1.3 if scattered and units.tiles_p > 1 else 1.0)
 
     def layouts(self, match: BatchMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
-        return Layouts(
-            tuple(self._layout(match, config, p, o) for p, o in zip(match.group.params, offered, strict=True)),
-            Layout.plain(len(match.group.shape)),
-        )
+        pairs = zip(match.group.params, offered, strict=True)
+        params = tuple(self._layout(match, config, param, own) for param, own in pairs)
+        return Layouts(params, Layout.plain(len(match.group.shape)))
 
     def _layout(self, match: BatchMatch, config: Config, param: Param, offered: Layout) -> Layout:
         """What an operand is read as: anything in order of axes, but a b that is not packed needs its columns last."""

@@ -3,8 +3,6 @@
 concat(x, y, axis=1)  ->  y[:, 0:4] = x;  y[:, 4:9] = y        NCHW{l}c stays if all but the last operand fill blocks
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,9 +13,7 @@ from tvm import relax, tirx
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Miss, Param, Recipe
 
 from ..steps.arguments import Arguments, building
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source
@@ -39,8 +35,7 @@ class Concat(RegionRecipe):
             return Miss("operands and result are of several types")
         rank = len(group.shape)
         axis = int(group.attrs.axis or 0) % rank
-        sizes = [p.shape[axis] for p in params]
-        offsets = itertools.accumulate(sizes, initial=0)
+        offsets = itertools.accumulate([p.shape[axis] for p in params], initial=0)
         boxes = tuple(
             Box(source(group.params, p), p.shape, _at(axis, offset, rank), (0,) * rank, (1,) * rank)
             for p, offset in zip(params, offsets, strict=False)

@@ -16,8 +16,6 @@ results/MACHINE/matmul_levels.md):
 Few rows stream the weights (:mod:`..blocked.matmul`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,10 +24,7 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 from tvm_ext.ops.scalars.functions import cast
 
 from ..blocked import kernel as blocked

@@ -6,17 +6,12 @@ A row of x is a pixel of an image of one column (:class:`..steps.window.Window`)
 lie. If K is no whole number of tile rows, x is copied, with zeros behind each row.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
 from tvm import tirx
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ..amx.blocks import Blocks
 from ..amx.kernel import TileKernel
@@ -43,8 +38,7 @@ class DenseAmx(TileRecipe):
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
         window = Window(1, k, n, (rows, 1), (rows, 1))
-        short = k < product.lanes and k % product.group == 0
-        width = k if short else product.lanes
+        width = k if k < product.lanes and k % product.group == 0 else product.lanes
         image = TileImage(window, "direct" if k % width == 0 else "staged", width)
         return TileMatch(group, operands, {image.kind: image})
 

@@ -7,8 +7,6 @@ It is the kernel of `dense` with words of 4 (int8; 2 without VNNI) or 2 (bfloat1
 16 bits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +14,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, matmul_kernel, result_index, schedule_matmul

@@ -3,22 +3,15 @@
 add(x, y) -> relu -> ...        every input NCHW{l}c if the largest one is, else as ONNX has it
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import op_name
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Recipe, Sharing, VectorWork
 from tvm_ext.ops.scalars.operators import TYPES
 from tvm_ext.ops.table import of
 

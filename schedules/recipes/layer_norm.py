@@ -5,8 +5,6 @@ layer_norm(x) = (x - mean) / sqrt(variance + eps) * g + b      where the mean is
 rms_norm(x) = x / sqrt(sum(x^2) / n + eps) * g
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +13,8 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Match, Miss, Param, Recipe, VectorWork
 from tvm_ext.ops.scalars.strict_floats import times
 
 from ..steps import row_reduction
@@ -85,9 +80,8 @@ class LayerNorm(Recipe[LayerNormMatch]):
         centered = _centered(match, lead, element)
         sums = _sum("square", match, lead, lambda *i: centered(*i) * centered(*i))
         epsilon = tirx.const(float(match.group.attrs.epsilon), "float32")
-        scale = te.compute(
-            (*lead, 1), lambda *i: tirx.const(1.0, "float32") / tirx.sqrt(sums(*i) * count + epsilon), name="scale"
-        )
+        one = tirx.const(1.0, "float32")
+        scale = te.compute((*lead, 1), lambda *i: one / tirx.sqrt(sums(*i) * count + epsilon), name="scale")
 
         def value(*index: Any) -> Any:
             outer, inner = index[: len(match.lead)] or (0,), index[len(match.lead) :]
@@ -96,8 +90,7 @@ class LayerNorm(Recipe[LayerNormMatch]):
         return args.kernel(value)
 
     def schedule(self, sch: Schedule, match: LayerNormMatch, config: Config, machine: Machine) -> None:
-        out = sch.get_sblock("out")
-        loops = sch.get_loops(out)
+        loops = sch.get_loops(sch.get_sblock("out"))
         rows, inner = loops[: len(match.lead)], loops[len(match.lead) :]
         column = sch.fuse(*inner) if len(inner) > 1 else inner[0]
         if not rows:

@@ -15,8 +15,6 @@ cannot: there rows beyond the axis are its last one again, and columns beyond it
 80 to 110 GB/s within the caches of a Zen 4, as a copy does.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -29,8 +27,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.estimate import bandwidth, level_of, seconds, threads_of
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Layout, Machine
 
 from ..steps.copies import Axis, axes_of
 from ..steps.copy_tiles import Span, Tile, choose, spans

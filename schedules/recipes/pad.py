@@ -3,16 +3,12 @@
 pad(x, [0, 0, 1, 1])  ->  y[:, 1:5] = x;  y[:, 0:1] = 0;  y[:, 5:6] = 0        NCHW{l}c stays if no channel is padded
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 
 from tvm import tirx
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Group, Machine, Miss
 
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 
@@ -33,8 +29,7 @@ class Pad(RegionRecipe):
         if any(w < 0 for w in widths) or 0 in group.shape or 0 in data.shape:
             return Miss("a padding is negative, or a tensor is empty")
         before, rank = tuple(widths[0::2]), len(data.shape)
-        where = source(group.params, data)
-        inside = Box(where, data.shape, before, (0,) * rank, (1,) * rank)
+        inside = Box(source(group.params, data), data.shape, before, (0,) * rank, (1,) * rank)
         boxes = (inside, *_borders(data.shape, before, group.shape))
         value = tirx.const(getattr(attrs.pad_value, "value", attrs.pad_value), group.computed)
         return RegionMatch(group, boxes, value)

@@ -7,8 +7,6 @@ already, so nothing changes and no condition is left; for an average it is multi
 run-time extents.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +15,10 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
 from tvm_ext.core.numbers.storage import STORED
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Param, Recipe, Sharing, VectorWork
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts
@@ -146,7 +139,7 @@ def _leaves_image(w: Window) -> bool:
     return any((o - 1) * s - p >= size for s, p, _, _, size, o in axes)
 
 
-def _taps(window: Window) -> tuple[te.IterVar, te.IterVar]:
+def _taps(window: Window) -> tuple[tirx.IterVar, tirx.IterVar]:
     ky, kx = window.kernel
     return te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
 

@@ -6,8 +6,6 @@ What a step costs is reading r, which all steps read again and which one thread'
 products and activations from one h to the next, which nothing shortens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +15,10 @@ from tvm.ir import Call, Op
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import SUMS, Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.group import SUMS
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param, Recipe, Sharing
 from tvm_ext.ops.recurrence import NAME, Recurrence
 
 from ..steps.recurrent_kernel import RecurrentKernel, RecurrentMatch, Tile
@@ -79,10 +74,8 @@ class Recurrent(Recipe[RecurrentMatch]):
         steps = match.steps * sequences
         streams = _streams(match, tile, machine, threads)
         launches = match.steps * match.directions * len(weight.phases) - 1 if tile.by_units else 0
-        return (
-            seconds(steps * (products + elements), streams, machine, threads)
-            + launches * launch_seconds(machine, threads)
-        )  # fmt: skip
+        working = seconds(steps * (products + elements), streams, machine, threads)
+        return working + launches * launch_seconds(machine, threads)
 
     def sharing(self, match: RecurrentMatch, config: Config, machine: Machine) -> Sharing:
         """Blocks of units, or directions and rows of the batch."""

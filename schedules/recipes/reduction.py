@@ -9,8 +9,6 @@ Loops over a reduced axis with a run-time extent end at it. In rows, and in bloc
 reduction starts from in the place of elements behind the extent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +17,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Param, Recipe, VectorWork
 
 from ..steps import row_reduction
 from ..steps.arguments import Arguments
@@ -252,8 +246,7 @@ def _accumulate(sch: Schedule, block: Any, reduced: Sequence[Any], beside: Seque
     """Vectors side by side that stay in registers while the reduced loops run."""
     sch.reorder(*reduced, *beside, lane)
     unroll_and_vectorize(sch, beside, lane)
-    init = sch.decompose_reduction(block, reduced[0])
-    loops = sch.get_loops(init)[-1 - len(beside) :]
+    loops = sch.get_loops(sch.decompose_reduction(block, reduced[0]))[-1 - len(beside) :]
     unroll_and_vectorize(sch, loops[:-1], loops[-1])
 
 

@@ -7,8 +7,6 @@
 The axis is the innermost one: a tensor whose axis is another one is asked for in the layout that has it last.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +15,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Param, Recipe, VectorWork
 from tvm_ext.ops.scalars import vector_math
 
 from ..steps import row_reduction

@@ -3,16 +3,12 @@
 strided_slice(x, axes=[1], begin=[16], end=[48])  ->  y = x[:, 16:48]     NCHW{l}c stays if the slice begins a block
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax
 from tvm.tirx import IntImm
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Group, Machine, Miss
 
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 

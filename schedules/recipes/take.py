@@ -5,8 +5,6 @@ take(table[V, H], indices[B, S], axis=0)  ->  for b, s: row = indices[b, s] mod 
 An index is wrapped or clipped first, so that no load leaves the table; a whole row is copied in vectors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +13,8 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import scalar_of, shape_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Match, Miss, Param, Recipe, VectorWork
 
 from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, vectorize_all

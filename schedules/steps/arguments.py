@@ -5,8 +5,6 @@ x = args.reader(match.data)                         decoded, at physical indices
 return args.kernel(lambda *i: tirx.exp(x(*i)))      the stage "out": the epilogue of that, at all indices
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,9 +13,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Layouts
+from tvm_ext.core.recipe import Group, Layout, Layouts, Param
 
 from .epilogue import Epilogue
 from .storage import Reader, decoder, reader
@@ -38,10 +34,10 @@ class Arguments:
 
     def __init__(self, group: Group, layouts: Layouts, buffers: Sequence[Any] | None = None) -> None:
         self.group, self.layouts = group, layouts
-        self.tensors: Sequence[Any] = (
-            placeholders(group, layouts.params) if buffers is None else [lambda *i, b=b: b[i] for b in buffers]
-        )
         self._buffers = buffers or ()
+        self.tensors: Sequence[Any] = [lambda *i, b=b: b[i] for b in self._buffers]
+        if buffers is None:
+            self.tensors = placeholders(group, layouts.params)
         self._number = {p.var: i for i, p in enumerate(group.params)}
         self.epilogue = Epilogue(group, self.tensors, layouts.params)
 

@@ -32,18 +32,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Param
-from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.core.recipe import Config, Layouts, Match, Param, Sharing
 from tvm_ext.ops.scalars.vector_math import exp_flushed
 
 from .arguments import building
-from .recurrent_kernel import nested
-
-_F32 = "float32"
+from .nests import own_buffer, unrolled, vectors_of, where
 
 
 @dataclass(frozen=True)
@@ -145,13 +140,8 @@ class AttentionKernel:
                     self._unit(unit)
                 return
             each = ceil_div(units, threads)
-            with T.serial(each) as u:
-                unit = thread * each + u
-                if units % threads == 0:
-                    self._unit(unit)
-                else:
-                    with T.If(unit < units), T.Then():
-                        self._unit(unit)
+            with T.serial(each) as u, where([thread * each + u < units] if units % threads else []):
+                self._unit(thread * each + u)
 
     def _state(self) -> None:
         """What a thread keeps; each unit starts it anew."""
@@ -320,29 +310,11 @@ def _divides(by: int, size: Any) -> bool:
     return isinstance(size, int) and size % by == 0
 
 
-def vectors_of(width: int, lanes: int) -> Iterator[Any]:
-    """Elements of a row: once in loops over its whole vectors, once in that over what is left."""
-    whole, left = divmod(width, lanes)
-    if whole:
-        with T.serial(whole) as e, T.vectorized(lanes) as j:
-            yield e * lanes + j
-    if left:
-        with T.vectorized(left) as j:
-            yield whole * lanes + j
-
-
-def unrolled(*extents: int) -> Any:
-    """The variables of unrolled loops, within all of them."""
-    return nested(*map(T.unroll, extents))
-
-
 def float_buffer(name: str, shape: tuple[int, ...]) -> Any:
     """A buffer of float32: "acc" in registers, any other one in memory."""
-    buffer = T.alloc_buffer(shape, _F32, scope="local" if name == "acc" else "global")
-    IRBuilder.name(name, buffer)
-    return buffer
+    return own_buffer(name, shape, scope="local" if name == "acc" else "global")
 
 
 def float32(value: float) -> Any:
     """A constant."""
-    return tirx.const(value, _F32)
+    return tirx.const(value, "float32")

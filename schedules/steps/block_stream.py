@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Config
@@ -34,7 +33,7 @@ from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, prefetch
 from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
-from .recurrent_kernel import nested, tiles
+from .nests import nested, own_buffer, tiles
 from .transposes import across
 
 #: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
@@ -100,13 +99,11 @@ class BlockStream:
             group: the first one that the thread computes, of which it asks for the beginning meanwhile.
         """
         shape = (self._rows, self._padded)
-        self._steps = self._buffer("steps", (self._rows, self._match.blocks), "float32")
-        self._totals = self._buffer("totals", (self._rows, self._match.blocks), "float32")
-        self._numbers = [
-            self._buffer(name, shape, "int8" if self._tile.digits else "float32")
-            for name in ("high", "low")[: max(self._tile.digits, 1)]
-        ]
-        row = self._buffer("row", (self._match.says.block,), "float32")
+        self._steps = own_buffer("steps", (self._rows, self._match.blocks), "float32")
+        self._totals = own_buffer("totals", (self._rows, self._match.blocks), "float32")
+        names, kind = ("high", "low")[: max(self._tile.digits, 1)], "int8" if self._tile.digits else "float32"
+        self._numbers = [own_buffer(name, shape, kind) for name in names]
+        row = own_buffer("row", (self._match.says.block,), "float32")
         with T.serial(self._rows) as m:
             factor = self._norm_factor(m)
             with T.serial(self._match.blocks) as b:
@@ -122,7 +119,7 @@ class BlockStream:
         match, width = self._match, self._width
         if match.norm is None:
             return None
-        squares = self._buffer("squares", (width,), "float32", "local")
+        squares = own_buffer("squares", (width,), "float32", "local")
         with T.vectorized(width) as j:
             T.buffer_store(squares, tirx.const(0, "float32"), [j])
         with T.serial(self._padded // width) as v, T.vectorized(width) as j:
@@ -131,7 +128,7 @@ class BlockStream:
         total = across(squares.vload([0], f"float32x{width}" if width > 1 else "float32"), width, lambda x, y: x + y)
         mean = total * tirx.const(1 / match.says.depth, "float32")
         epsilon = tirx.const(match.norm.epsilon, "float32")
-        factor = self._buffer("factor", (1,), "float32", "local")
+        factor = own_buffer("factor", (1,), "float32", "local")
         T.buffer_store(factor, tirx.const(1, "float32") / tirx.sqrt(mean + epsilon), [0])
         return factor[0]
 
@@ -172,11 +169,8 @@ class BlockStream:
         return min(self._lanes, self._match.says.block & -self._match.says.block)
 
     def _vectors(self, row: Any) -> list[Any]:
-        width = self._width
-        return [
-            row.vload([v * width], f"float32x{width}" if width > 1 else "float32")
-            for v in range(self._match.says.block // width)
-        ]
+        width, kind = self._width, f"float32x{self._width}" if self._width > 1 else "float32"
+        return [row.vload([start], kind) for start in range(0, self._match.says.block, width)]
 
     def _keep(self, row: Any, m: Any, b: Any) -> None:
         total = _reduced(self._vectors(row), self._width, lambda x, y: x + y)
@@ -191,10 +185,8 @@ class BlockStream:
         width, largest = self._width, _LARGEST[self._tile.digits]
         vector = lambda kind: f"{kind}32x{width}" if width > 1 else f"{kind}32"  # noqa: E731
         broadcast: Callable[[Any], Any] = (lambda x: tirx.Broadcast(x, width)) if width > 1 else (lambda x: x)
-        sizes = [
-            tirx.bitwise_and(tirx.reinterpret(vector("int"), x), broadcast(tirx.const(0x7FFFFFFF, "int32")))
-            for x in self._vectors(row)
-        ]
+        magnitude = broadcast(tirx.const(0x7FFFFFFF, "int32"))
+        sizes = [tirx.bitwise_and(tirx.reinterpret(vector("int"), x), magnitude) for x in self._vectors(row)]
         most = T.bind(tirx.reinterpret("float32", _reduced(sizes, width, tirx.max)))
         zero = tirx.const(0, "float32")
         factor = T.bind(tirx.Select(most > zero, tirx.const(largest, "float32") / most, zero))
@@ -222,7 +214,7 @@ class BlockStream:
         """Vectors of outputs that stand side by side: all rows by a weight, whose words stay in L1, then the next."""
         match = self._match
         shape = (self._rows, match.side, self._lanes)
-        beside = {var: self._buffer("beside", shape, "float32") for var, _ in match.beside}
+        beside = {var: own_buffer("beside", shape, "float32") for var, _ in match.beside}
         for var, weight in match.beside:
             for tile in self._tiles():
                 acc = self._sum(weight, group, tile)
@@ -242,7 +234,7 @@ class BlockStream:
 
     def _sum(self, weight: BlockMatch, group: Any, tile: tuple[int, int]) -> Any:
         """Rows by a weight, of vectors of outputs that stand side by side: (rows, vectors, lanes)."""
-        acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
+        acc = own_buffer("acc", (*tile, self._lanes), "float32", "local")
         with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
             T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
         with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
@@ -273,7 +265,7 @@ class BlockStream:
         """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
         vectors = self._match.side
         kind, shape = "int32" if self._tile.digits else "float32", (self._height, vectors, self._lanes)
-        dots = [self._buffer("dot", shape, kind, "local") for _ in self._numbers]
+        dots = [own_buffer("dot", shape, kind, "local") for _ in self._numbers]
         for dot in dots:
             with nested(*map(T.unroll, shape[:2]), T.vectorized(self._lanes)) as (m, r, j):
                 T.buffer_store(dot, tirx.const(0, kind), [m, r, j])
@@ -289,8 +281,7 @@ class BlockStream:
         if not self._tile.prefetched:
             return {}
         place = self._match.group.params.index(weight.codes)
-        lines = max(1, 4 * self._lanes // LINE_BYTES)
-        return {LINES: [f"p{place}", _AHEAD // 4, lines, 1]}
+        return {LINES: [f"p{place}", _AHEAD // 4, max(1, 4 * self._lanes // LINE_BYTES), 1]}
 
     def _multiply_bytes(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
         bits, ramp = self._match.says.bits, tirx.Ramp(0, 1, self._lanes)
@@ -336,11 +327,6 @@ class BlockStream:
             else:
                 value = total * scale - point * (whole * self._steps[row, b])
             T.buffer_store(acc, acc[m, r, j] + value, [m, r, j])
-
-    def _buffer(self, name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Any:
-        buffer = T.alloc_buffer(tuple(shape), dtype, scope=scope)
-        IRBuilder.name(name, buffer)
-        return buffer
 
 
 def _reduced(vectors: Sequence[Any], width: int, combine: Callable[[Any, Any], Any]) -> Any:

@@ -10,11 +10,8 @@ from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_ext.core.graph.relax_graph import op_name
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.block_codes import PackedCodes, PackedScales
-from tvm_ext.core.recipe import Layouts, Match, Miss
+from tvm_ext.core.recipe import Group, Layout, Layouts, Machine, Match, Miss, Param
 from tvm_ext.ops.block_weights import Blocks
 
 from .arguments import Arguments

@@ -5,8 +5,6 @@
                                     hw     3136     1                      16
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +81,5 @@ def _is_one_axis(outer: Axis, inner: Axis) -> bool:
     """Whether two axes are walked as one, in both tensors."""
     if outer.blocked or inner.blocked:
         return False
-    return all(
-        o.stride == i.stride * inner.extent for o, i in ((outer.source, inner.source), (outer.target, inner.target))
-    )
+    pairs = (outer.source, inner.source), (outer.target, inner.target)
+    return all(o.stride == i.stride * inner.extent for o, i in pairs)

@@ -9,8 +9,6 @@ rows:
     interleave     few rows, columns beside     one vector of columns a row           -> all rows of n columns
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

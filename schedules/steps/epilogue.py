@@ -1,7 +1,5 @@
 """The epilogue of a group as a scalar expression at one index: shared by every recipe."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,9 +9,7 @@ from tvm.ir import Call
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Layouts
+from tvm_ext.core.recipe import Group, Layout, Layouts, Param
 from tvm_ext.ops.scalars.expressions import let
 from tvm_ext.ops.scalars.operators import scalar_call
 from tvm_ext.ops.table import of

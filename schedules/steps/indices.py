@@ -1,7 +1,5 @@
 """Flat indices and indices in a shape, in C order; of ints and of TIR expressions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scheduling steps that several recipes take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

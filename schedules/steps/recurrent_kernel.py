@@ -20,20 +20,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Param
 from tvm_ext.core.layout import PackedGates
-from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.core.recipe import Config, Layouts, Match, Param
 from tvm_ext.ops.recurrence import Recurrence
 
 from .arguments import building
+from .nests import nested, own_buffer, tiles, vectors_of
 from .recurrent_cells import CELLS, Cell, quantize
 
 
@@ -271,42 +269,8 @@ class RecurrentKernel:
                     at(whole, lane)
 
     def _units(self) -> Iterator[Any]:
-        """Units of a row: once in loops over its whole vectors, once in that over what is left."""
-        whole, left = divmod(self.match.hidden, self._tile.lanes)
-        if whole:
-            with T.serial(whole) as block, T.vectorized(self._tile.lanes) as lane:
-                yield block * self._tile.lanes + lane
-        if left:
-            with T.vectorized(left) as lane:
-                yield whole * self._tile.lanes + lane
+        """Units of a row."""
+        return vectors_of(self.match.hidden, self._tile.lanes)
 
     def _buffer(self, name: str, shape: tuple[int, ...], scope: str = "global") -> Any:
-        buffer = T.alloc_buffer(shape, self.match.dtype, scope=scope)
-        IRBuilder.name(name, buffer)
-        return buffer
-
-
-def tiles(low: Any, high: Any, size: int) -> Iterator[tuple[Any, int]]:
-    """(start, size) of tiles between two places, within loops over the whole ones, and over what is left: one tile, or
-    if it is not known how much that is, tiles of 1."""
-    count = high - low
-    if isinstance(count, int):
-        whole, left = divmod(count, size)
-        if whole:
-            with T.serial(whole) as tile:
-                yield low + tile * size, size
-        if left:
-            yield low + whole * size, left
-        return
-    with T.serial(count // size) as tile:
-        yield low + tile * size, size
-    if size > 1:
-        with T.serial(count % size) as tile:
-            yield low + count // size * size + tile, 1
-
-
-@contextmanager
-def nested(*loops: Any) -> Iterator[list[Any]]:
-    """The variables of loops, within all of them."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(loop) for loop in loops]
+        return own_buffer(name, shape, self.match.dtype, scope)

@@ -6,8 +6,6 @@ A box is one block of the kernel, scheduled as an elementwise one. Boxes are phy
 not cut, they are copied block by block and the layout stays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +16,7 @@ from tvm.s_tir import Schedule
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.estimate import vector_threads
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
+from tvm_ext.core.recipe import Config, Layout, Layouts, Machine, Match, Param, Recipe, VectorWork
 
 from .arguments import Arguments, building
 from .epilogue import operand_layouts
@@ -75,10 +69,8 @@ class RegionRecipe(Recipe[RegionMatch]):
         """The layout of the largest operand whose blocks no box cuts, or as ONNX has it."""
         params = match.group.params
         largest = sorted(match.sources, key=lambda i: -math.prod(params[i].shape))
-        plain = Layout.plain(len(match.group.shape))
-        result = next(
-            (offered[i] for i in largest if all(_keeps_blocks(b, offered[i], match) for b in match.boxes)), plain
-        )
+        whole = (offered[i] for i in largest if all(_keeps_blocks(b, offered[i], match) for b in match.boxes))
+        result = next(whole, Layout.plain(len(match.group.shape)))
         rest = operand_layouts(params, match.group.shape, result)
         return Layouts(tuple(result if i in match.sources else rest[i] for i in range(len(params))), result)
 

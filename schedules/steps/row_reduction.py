@@ -16,8 +16,6 @@ A kernel places all its reductions first and makes vectors of them then: out of 
 only whole buffers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,6 @@
 """Scheduling of kernels in whose bodies the variables of run-time sizes stand freely (:mod:`tvm_ext.core.sizes`)."""
 
-from __future__ import annotations
-
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +9,20 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 
-from .unchecked import UncheckedSchedule
+
+class UncheckedSchedule(Schedule):
+    """A schedule whose methods are those that TVM's decorator `type_checked` wraps: the checks of arguments' Python
+    types take as long as the scheduling itself.
+
+    What has the wrong type is refused all the same, where TVM's C++ side takes it.
+    """
+
+    __slots__ = ()
+
+
+for _name, _method in vars(Schedule).items():
+    if isinstance(_method, types.FunctionType) and hasattr(_method, "__wrapped__"):
+        setattr(UncheckedSchedule, _name, _method.__wrapped__)
 
 
 def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Callable[[Schedule], None]) -> tirx.PrimFunc:

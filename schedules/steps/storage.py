@@ -17,9 +17,7 @@ from tvm.ir import Call
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Group, Layout, Miss, Param
 from tvm_ext.ops.scalars.operators import scalar_call
 from tvm_ext.ops.table import of
 
@@ -101,9 +99,8 @@ def decoder(
 
     def decode(value: Any, place: Callable[[], Sequence[Any]]) -> Any:
         for call in param.decode:
-            rest = (
-                [parameter(call, a, place()) for a in call.args[1:]] if of(op_name(call)).per_axis else _scalars(call)
-            )
+            along = of(op_name(call)).per_axis
+            rest = [parameter(call, a, place()) for a in call.args[1:]] if along else _scalars(call)
             value = scalar_call(call, [value, *rest])
         return value
 

@@ -12,8 +12,6 @@ result is one shuffle of all of it.
 All functions emit into the IRBuilder's current block; vectors are variables, so that nothing is computed twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tvm import tirx
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.recipe import Group, Layout, Param
 from tvm_ext.ops.scalars.strict_floats import times
 
 from .arguments import Arguments

@@ -1,7 +1,5 @@
 """The geometry of a convolution, which its recipes share."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

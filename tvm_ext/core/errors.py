@@ -7,8 +7,6 @@ What others raise (TVM, ONNX, numpy, or a defect of ours) never reaches a caller
 happened to, in one of these classes, with the first line that says something, and chains the original.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import re
@@ -58,6 +56,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """ "did you mean 'x'? " for the name nearest to one that is not known; "" if none is near."""
     near = difflib.get_close_matches(str(name), list(known), n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def choose_of(name: object, what: str, known: Iterable[str]) -> str:
+    """The same, and all that are known: "did you mean 'x'? options: x, y"."""
+    known = list(known)
+    return f"{did_you_mean(name, known)}{what}: {', '.join(known) or 'none'}"
 
 
 class ToolError(TvmExtError, OSError):

@@ -1,7 +1,5 @@
 """Libraries of the optional extras, imported where they are used."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The choice that grouping asks at every step, and who may answer it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -79,10 +79,9 @@ class Group:
         self.call: Call | None = anchors[0].value if anchors else None
         self.computed = self.dtype if self.anchor_var is None else dtype_of(self.anchor_var)
         decodes = {chain[0].args[0]: chain for chain in self._read_by_anchor()}
-        self.params = tuple(
-            Param(p, shape_of(p) or (), dtype_of(p), i in constant, decodes.get(p, ()))
-            for i, p in enumerate(function.params)
-        )
+        numbered = enumerate(function.params)
+        own = (Param(p, shape_of(p) or (), dtype_of(p), i in constant, decodes.get(p, ())) for i, p in numbered)
+        self.params = tuple(own)
 
     @classmethod
     def of_call(cls, call: Call) -> Group:

@@ -1,20 +1,16 @@
 """What a pass over kernels is: one of TVM's over TIR, with a name that reports, switches and bisections use."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
+from tvm.ir import IRModule
+from tvm.target import Target
 
 from .passes import Event, PassReport
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-    from tvm.target import Target
 
 #: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
 #: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
@@ -51,12 +47,8 @@ def run_kernel_passes(
             start = time.perf_counter()
             module = one.of(target)(module)
             after = _bodies(module)
-            fired = tuple(
-                Event(name, "rewritten")
-                for name, body in after.items()
-                if name not in before or not body.same_as(before[name])
-            )
-            reports.append(PassReport(one.name, fired, (), time.perf_counter() - start))
+            fired = (Event(name, "rewritten") for name, body in after.items() if not body.same_as(before.get(name)))
+            reports.append(PassReport(one.name, tuple(fired), (), time.perf_counter() - start))
             before = after
     return module, reports
 

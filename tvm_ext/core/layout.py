@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ..runtime.expansion import Expansion
+from ..runtime.expansion import Expansion
 
 _LETTERS = {1: "C", 2: "NC", 3: "NCW", 4: "NCHW", 5: "NCDHW"}
 

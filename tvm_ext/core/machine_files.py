@@ -3,8 +3,6 @@
 {"name": "zen4", "source": "where the figures come from", "machine": {"isa": "avx512", ..., "rates": {...}}}
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -6,8 +6,6 @@ a matmul, or where the places of its elements depend on the size, such as behind
 only a kernel that knows the extent is right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import tvm_ffi

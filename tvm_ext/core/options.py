@@ -10,7 +10,7 @@ from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from ..runtime.sizes.symbols import Symbol
-from .errors import OptionError, did_you_mean
+from .errors import OptionError, choose_of
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 from .settings import flags
@@ -205,10 +205,8 @@ class CompileOptions:
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         object.__setattr__(self, "machine", None if self.machine is None else str(self.machine))
         if self.machine is not None and self.target is not None:
-            raise OptionError(
-                f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU",
-                fix="give one of both",
-            )
+            wrong = f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU"
+            raise OptionError(wrong, fix="give one of both")
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
         ):
@@ -237,9 +235,7 @@ class CompileOptions:
         names = [f.name for f in fields(cls)]
         for name in given:
             if name not in names:
-                raise OptionError(
-                    f"unknown compile option {name!r}", fix=f"{did_you_mean(name, names)}options: {', '.join(names)}"
-                )
+                raise OptionError(f"unknown compile option {name!r}", fix=choose_of(name, "options", names))
         return cls(**given)
 
     @property
@@ -262,9 +258,7 @@ class CompileOptions:
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
         """These options with numbers for symbolic dimensions, some or all; those that are left have no exact sizes."""
-        shapes = tuple(
-            (name, tuple(sizes.get(d, d) if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes
-        )
+        shapes = tuple((name, tuple(sizes.get(str(d), d) for d in dims)) for name, dims in self.shapes)
         dims = tuple((name, bounds) for name, bounds in self.dims if name not in sizes)
         return replace(self, shapes=shapes, dims=dims, specialize=())
 
@@ -285,8 +279,7 @@ class CompileOptions:
 
     def bound(self, size: int) -> CompileOptions:
         """These options with a number for the symbolic batch."""
-        shapes = tuple((name, tuple(size if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
-        return replace(self, shapes=shapes, specialize=())
+        return self.at(dict.fromkeys(names_in(self.shapes), size))
 
     def arguments(self) -> list[str]:
         """Arguments of the command line that say the same; a function, which has no text, is left out."""

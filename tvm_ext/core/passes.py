@@ -10,29 +10,29 @@ import abc
 import bisect
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir import GenericConst, IRModule
 
 from .errors import PassError, TvmExtError, at_nodes, essence, failure
 from .graph.ownership import Ownership, Role
 from .graph.provenance import Provenance
 from .instruments import Instruments, Switches
+from .layout import Layout
 from .machine import Machine
+from .numbers.precision import PrecisionPlan
 from .options import CompileOptions
 from .records.record_book import RecordBook
+from .records.schedule_database import MetaScheduleDatabase
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    import numpy as np
-    import tvm
-    from tvm.ir import GenericConst, IRModule
-
     from .graph.offload_plan import OffloadPlan
-    from .layout import Layout
-    from .numbers.precision import PrecisionPlan
     from .plan import Kernel, Plan
-    from .records.schedule_database import MetaScheduleDatabase
 
 Fact = TypeVar("Fact")
 
@@ -165,14 +165,12 @@ class CompileContext:
         return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")
 
 
-Condition = Callable[["IRModule"], "str | None"]
+Condition = Callable[[IRModule], str | None]
 """Returns None if the module is fine, else what is wrong with it."""
 
 
 def has_main(mod: IRModule) -> str | None:
     """The module has a Relax function called `main`."""
-    from tvm import relax
-
     names = {gvar.name_hint for gvar in mod.get_global_vars()}
     if "main" in names and isinstance(mod["main"], relax.Function):
         return None
@@ -251,7 +249,6 @@ class Pass(abc.ABC):
 
     def as_tvm(self, ctx: CompileContext) -> tvm.transform.Pass:
         """This pass as a `tvm.transform.Pass`, to stand in a `tvm.transform.Sequential`."""
-        import tvm
 
         @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{self.name}")
         def apply(mod: IRModule, _: Any) -> IRModule:
@@ -274,8 +271,6 @@ class TvmPass(Pass):
         self.name, self._make, self.needed, self.stage = name, make, needed, stage
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        import tvm
-
         with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
             after = self._make()(mod)
         before = {gvar.name_hint: function for gvar, function in mod.functions_items()}

@@ -1,20 +1,16 @@
 """A plan: the recipe and configuration chosen for a group; and a kernel, as the report shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.s_tir import Schedule
 
 from ..runtime.table import plain_named
 from .graph.call_site import CallSite
+from .machine import Machine
 from .recipe import Config, Match, Recipe
 from .records.record import Record
-
-if TYPE_CHECKING:
-    from tvm.s_tir import Schedule
-
-    from .machine import Machine
 
 
 @dataclass(frozen=True)

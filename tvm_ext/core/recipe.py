@@ -1,7 +1,7 @@
 """What a recipe is: it recognises a group, costs its configurations, and makes and schedules the kernel.
 
 A recipe states what only it knows. One that says nothing of them has the work its operators state for a cost, one
-configuration, plain layouts, and threads that share the work evenly.
+configuration, plain layouts, and threads that share the work evenly. All types that a recipe speaks of are here.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from tvm import relax, tirx
+from tvm.s_tir import Schedule
 
 from .cost.estimate import vector_seconds, vector_threads
-from .cost.sharing import Sharing
-from .cost.work import VectorWork
-from .group import Group
-from .layout import Layout
-from .machine import Machine
-
-if TYPE_CHECKING:
-    from tvm import relax, tirx
-    from tvm.s_tir import Schedule
+from .cost.sharing import Sharing as Sharing
+from .cost.work import VectorWork as VectorWork
+from .group import Group as Group
+from .group import Param as Param
+from .layout import Layout as Layout
+from .machine import Machine as Machine
 
 Config = dict[str, Any]
 """Knob -> value; plain JSON values, so that it can be logged, cached and compared."""

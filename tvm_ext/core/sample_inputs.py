@@ -1,7 +1,5 @@
 """Seeded inputs for a model: random arrays of the shapes and dtypes it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

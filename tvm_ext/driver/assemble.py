@@ -4,8 +4,6 @@ main of batch 1, main of batch 4      ->   main_n1, main_n4, kernels of both, eq
 main of any size, main of S = 32      ->   main, main_S32, ...
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Mapping

@@ -1,16 +1,15 @@
 """Build: the lowered module becomes a Relax VM executable, its kernels compiled by LLVM on all cores."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm.ir import IRModule
+from tvm.relax import VMExecutable
 
 from ..core.errors import BuildError, naming
 from ..core.graph.nodes import kernels_of, nodes_of
@@ -21,9 +20,6 @@ from ..passes.pipeline import IN_PLACE, TO_CODE, TO_VM
 from ..passes.tir.buffers import with_stack_buffers
 from ..passes.tir.kernel_passes import CODE, is_lowered, lower_to_loops
 from ..passes.tir.shares import note_reports, on_all_cores
-
-if TYPE_CHECKING:
-    from tvm.relax import VMExecutable
 
 
 def build(mod: IRModule, ctx: CompileContext) -> VMExecutable:

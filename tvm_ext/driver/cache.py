@@ -4,8 +4,6 @@ An entry appears by an atomic rename and vanishes by an unlink; a process that i
 The cache only ever saves time: whatever goes wrong in it is a warning, and the model is compiled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,13 +6,10 @@ A size that is fixed is a number when such a program is imported: with 0, what i
 decided there, as for a model of numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..core.errors import ModelError, OptionError, UnsupportedError
 from ..core.instruments import Instruments
@@ -20,13 +17,13 @@ from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..core.settings.states import growing_axes
 from ..frontend.reading.reader import Source
+from ..passes.lowering.assign_layouts import AssignLayouts
+from ..passes.pipeline import Pipeline
+from ..passes.sizes.share_layouts import ShareLayouts, StoredWeights
 from ..runtime.sizes.symbols import Symbol, sizes_text
 from ..runtime.spec import TensorSpec
 from .any_size import lower_any_size
 from .lower import SCHEDULED, Clock, Lowered, Programs, run_pipeline, start
-
-if TYPE_CHECKING:
-    from ..passes.sizes.share_layouts import StoredWeights
 
 #: Programs beside the one of any size that `specialize` may ask for, and symbols that may be 0 in all combinations.
 _MOST, _MOST_EMPTY = 64, 4
@@ -43,8 +40,6 @@ def lower_with_exact(
         UnsupportedError: there is no program of any size, or none of a size that `specialize` names.
         OptionError: a size of `specialize` is none that the program of any size takes; or too many programs.
     """
-    from ..passes.sizes.share_layouts import StoredWeights
-
     positive = tuple((name, (max(low, 1), high)) for name, (low, high) in options.dims)
     general = lower_any_size(source, replace(options, dims=positive), machine, clock, instruments)
     stored = StoredWeights(general.lowered[0].ctx)
@@ -72,10 +67,8 @@ def _asked(options: CompileOptions, symbols: Sequence[Symbol]) -> Iterator[dict[
     if count > _MOST:
         fix = f"name fewer sizes; each combination is a compile of its own, and at most {_MOST} are made"
         raise OptionError(f"specialize: {count} programs", fix=fix)
-    if names:
-        yield from (
-            dict(zip(names, point, strict=True)) for point in itertools.product(*dict(options.specialize).values())
-        )
+    for point in itertools.product(*dict(options.specialize).values()) if names else ():
+        yield dict(zip(names, point, strict=True))
 
 
 @dataclass(frozen=True)
@@ -129,20 +122,14 @@ class _Beside:
         return {**{name: size for name, size in planned.items() if name not in fixed}, **grown} if grown else {}
 
     def _programs(self, own: CompileOptions, at: Mapping[str, int]) -> Programs:
-        from ..passes.lowering.assign_layouts import AssignLayouts
-        from ..passes.pipeline import Pipeline
-        from ..passes.sizes.share_layouts import ShareLayouts
-
         how, grows = (self.machine, self.clock, self.instruments), growing_axes(self.general.inputs)
         if own.symbols:
             return lower_any_size(self.source, own, *how, self.stored, grows, at)
         begun = run_pipeline(start(self.source, own, *how, grows=grows), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
-        mod, rest = (
-            ShareLayouts(self.stored)(begun.mod, begun.ctx).mod,
-            Pipeline.of(begun.ctx.options).before(SCHEDULED),
-        )
+        mod = ShareLayouts(self.stored)(begun.mod, begun.ctx).mod
+        rest = Pipeline.of(begun.ctx.options).before(SCHEDULED)
         lowered = replace(begun, mod=rest.from_(AssignLayouts.name).run(mod, begun.ctx))
         return Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))
 

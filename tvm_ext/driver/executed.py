@@ -5,8 +5,6 @@ TVM's counter takes no `let` in a value, so what one binds is counted as a store
     out[i] = let t = a[i] + b[i] in t * t   ->   out[i] = a[i] + b[i]; out[i] = t * t
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm_ffi

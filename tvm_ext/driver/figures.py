@@ -3,10 +3,8 @@
 They stand in the report, and so in the artifact, because the groups they are read from are gone when a model is built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm.ir import IRModule
 
@@ -15,9 +13,7 @@ from ..core.graph.relax_graph import main_bindings, op_name
 from ..core.plan import Kernel
 from ..schedules import generic
 from .executed import executed_flops
-
-if TYPE_CHECKING:
-    from .lower import Lowered
+from .lower import Lowered
 
 
 def kernel_figures(lowered: Lowered) -> dict[str, dict[str, Any]]:

@@ -3,15 +3,15 @@
 y = x[:100]      at S = 512, 281, 199: 100 rows      at S = 1: 1 row      ->   S = 5 is tried too: min(S, 100)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from tvm import relax, tirx
+from tvm.ir import IRModule
 from tvm.tirx.analysis import undefined_vars
 
 from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
@@ -19,13 +19,8 @@ from ..core.sizes import evaluate
 from ..passes.sizes.alignment import begins_alike, constants_of
 from ..passes.sizes.compute_constants import MOST_ELEMENTS
 from ..passes.sizes.patterns import patterns_of
+from ..passes.sizes.solver import Solver
 from ..runtime.sizes.symbols import Symbol
-
-if TYPE_CHECKING:
-    import onnx
-    from tvm.ir import IRModule
-
-    from ..passes.sizes.solver import Solver
 
 #: The least sizes of other programs, in turn: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
 LEAST = (3, 2)

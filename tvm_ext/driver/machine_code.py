@@ -7,13 +7,12 @@ stands alone. Left out is what every module of TVM's has (an entry point, conver
 runtime), and what only debuggers and unwinders read. The instructions are those of the model's library.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from tvm import tirx
 
 from ..core.errors import OptionError
 from ..core.graph.nodes import kernels_of
@@ -21,11 +20,7 @@ from ..core.machine import Machine, available_cores
 from ..passes.pipeline import PLACING
 from ..passes.tir.shares import is_scheduled
 from .build import compile_kernels
-
-if TYPE_CHECKING:
-    from tvm import tirx
-
-    from .lower import Lowered
+from .lower import Lowered
 
 #: What may be asked for, and TVM's name of it.
 KINDS = {"llvm": "ll", "asm": "asm"}

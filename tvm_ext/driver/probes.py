@@ -3,8 +3,6 @@
 S from 1 to 512: planned at 576, whole tiles; lowered at 576, 282, 200 and 36
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

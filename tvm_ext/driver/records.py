@@ -45,10 +45,8 @@ def book_of(options: CompileOptions) -> RecordBook:
     book = _read(tuple((str(path), _state(path)) for path in paths))
     if not book.fingerprint:
         problem = f" ({book.problems[0]})" if book.problems else ""
-        raise OptionError(
-            f"records={list(options.records)}: no line is a record{problem}",
-            fix="name a log that `tvm-ext tune` wrote; `tvm-ext log validate` says what is wrong with its lines",
-        )
+        fix = "name a log that `tvm-ext tune` wrote; `tvm-ext log validate` says what is wrong with its lines"
+        raise OptionError(f"records={list(options.records)}: no line is a record{problem}", fix=fix)
     return book
 
 
@@ -141,8 +139,6 @@ def _state(path: Path) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError as error:
-        raise OptionError(
-            f"records {str(path)!r} cannot be read: {error.strerror}",
-            fix="give the path of a log, or records=None for the defaults",
-        ) from error
+        fix = "give the path of a log, or records=None for the defaults"
+        raise OptionError(f"records {str(path)!r} cannot be read: {error.strerror}", fix=fix) from error
     return found.st_size, found.st_mtime_ns

@@ -4,13 +4,11 @@ regions = regions_of("resnet18.onnx", "systolic")
 points = tvm_ext.byoc.systolic.sweep(regions, [{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}])
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..byoc import Lowered
+from ..byoc import Backend, Lowered, Region
 from ..byoc.partition import Partitioner
 from ..byoc.relax_view import RelaxView
 from ..byoc.settings import offloading_of
@@ -18,9 +16,6 @@ from ..core.machine import machine_for
 from ..core.options import CompileOptions
 from ..passes.lowering.offload import Offload
 from .lower import lower
-
-if TYPE_CHECKING:
-    from ..byoc import Backend, Region
 
 
 def regions_of(

@@ -6,8 +6,6 @@ y = ReduceMean(x of 0 rows)                                          ->   y = 0,
 y = ConvTranspose(x of 0 rows, w, b)                                 ->   y = b
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -26,6 +26,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import TvmExtError, UnsupportedError
 from ..core.graph.relax_graph import dtype_of, shape_of
+from ..core.numbers.storage import Growth
 from .checks.attributes import float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
@@ -49,7 +50,6 @@ from .types import dtype_name
 from .types import type_of as type_of_value
 
 if TYPE_CHECKING:
-    from ..core.numbers.storage import Growth
     from .importer import Imported
 
 
@@ -140,10 +140,8 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            result = self._in_float32(
-                op_name, inputs, lambda operands: self._convert(op_name, operands, attrs), self._output_types(self.node)
-            )
-            return self.bb.normalize(result)
+            convert = functools.partial(self._convert, op_name, attrs=attrs)
+            return self.bb.normalize(self._in_float32(op_name, inputs, convert, self._output_types(self.node)))
         except Exception as error:
             raise ConverterFailed(error) from error
 
@@ -390,9 +388,7 @@ class GraphImporter(ONNXGraphImporter):
         value = as_tensor(self._nodes[output.name])
         if isinstance(value, (relax.Var, GenericConst)) and isinstance(value.ty, relax.TensorType):
             return value
-        raise UnsupportedError(
-            f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r} is "
-            f"{sequences.describe(value)}, not a tensor",
-            fix="sequences, optionals and shapes that are only known at run time cannot be outputs: "
-            "give their elements as outputs, or join them by ConcatFromSequence",
-        )
+        fix = "sequences, optionals and shapes that are only known at run time cannot be outputs: "
+        fix += "give their elements as outputs, or join them by ConcatFromSequence"
+        what = f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r}"
+        raise UnsupportedError(f"{what} is {sequences.describe(value)}, not a tensor", fix=fix)

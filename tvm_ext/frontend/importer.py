@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from ..core.options import CompileOptions
 from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
+from ..runtime.table import few
 from .checks.checker import Checked, check_model
 from .checks.inference import check_shapes, dims_known, types_of_outputs
 from .checks.refusal import UNFIT
@@ -68,9 +70,7 @@ class Imported:
         ctx.ownership.see("import", self.mod, self.provenance)
         if self.regions:
             ctx.offload = OffloadPlan.of_regions(self.regions)
-            ctx.kernels |= {
-                region.kernel: Kernel(region.kernel, f"{OFFLOAD}{region.backend}") for region in self.regions
-            }
+            ctx.kernels |= {one.kernel: Kernel(one.kernel, f"{OFFLOAD}{one.backend}") for one in self.regions}
 
 
 def import_model(source: Source, options: CompileOptions, growth: Growth | None = None) -> Imported:
@@ -128,12 +128,11 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
     warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
+    wrong_rank = functools.partial(_wrong_rank, checked.nodes, trace.values, checked.opset)
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
-        warnings += _difference(
-            stated, outputs[-1], model, lambda: _wrong_rank(checked.nodes, trace.values, checked.opset)
-        )
+        warnings += _difference(stated, outputs[-1], model, wrong_rank)
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
@@ -145,21 +144,17 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
 def _told(region: OffloadedRegion) -> str:
     """What a user should know of a region: its nodes cost what they cost elsewhere."""
     told = [f"{node!r} ({why})" for node, why in region.facts["reasons"].items()]
-    more = f" and {len(told) - 2} more" if len(told) > 2 else ""
-    return f"{region.name}: {region.backend} runs {', '.join(told[:2])}{more}"
+    return f"{region.name}: {region.backend} runs {few(told, 2)}"
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
     shape, dtype = shape_of(var), dtype_of(var)
     if shape is None or not dtype:
-        raise UnsupportedError(
-            f"{model}: {maker} has a shape that is only known at run time ({var.ty})",
-            fix="fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled",
-        )
+        fix = "fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled"
+        raise UnsupportedError(f"{model}: {maker} has a shape that is only known at run time ({var.ty})", fix=fix)
     if dtype.startswith("float4"):
-        raise UnsupportedError(
-            f"{model}: {maker} has elements of type {dtype}", fix="cast it to a float of 8 bits or more in the model"
-        )
+        fix = "cast it to a float of 8 bits or more in the model"
+        raise UnsupportedError(f"{model}: {maker} has elements of type {dtype}", fix=fix)
     return TensorSpec(stated.name, shape, _narrow(stated) or dtype)
 
 
@@ -179,10 +174,8 @@ def _difference(stated: onnx.ValueInfoProto, spec: TensorSpec, model: str, wrong
     if dims is None or agree(dims, spec.shape):
         return []
     if len(dims) != len(spec.shape) and (culprit := wrong_rank()):
-        raise UnsupportedError(
-            f"{model}: output {spec.name!r} gets shape {spec.shape}; the model states {text_of(dims)}: {culprit}",
-            fix=UNFIT,
-        )
+        wrong = f"{spec.shape}; the model states {text_of(dims)}: {culprit}"
+        raise UnsupportedError(f"{model}: output {spec.name!r} gets shape {wrong}", fix=UNFIT)
     return [f"output {spec.name!r} has shape {spec.shape}; the model states {text_of(dims)}"]
 
 

@@ -6,8 +6,6 @@ Converters then see plain constants, whatever way an exporter found to write a s
 shape must be among them: a compiled program has fixed shapes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +26,8 @@ from .reading.walk import attribute
 LARGEST = 1 << 16
 #: The version from which on the axes of Squeeze and Unsqueeze are an input.
 _AXES_ARE_INPUT = 13
+#: Attributes of a Constant that is numbers.
+_NUMERIC = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
 def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
@@ -41,7 +41,7 @@ def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> li
         none that shapes are computed with. Quantized constants are among those: they stay as they are.
     """
     if node.op_type == "Constant":
-        return evaluated(node, [], opset) if _numeric_constant(node) else None
+        return evaluated(node, [], opset) if all(a.name in _NUMERIC for a in node.attribute) else None
     values = _operands(node, inputs)
     return None if values is None else computed(node, values, opset)
 
@@ -50,22 +50,14 @@ def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: i
     """The outputs of a node for operands given as arrays; None as for :func:`known_outputs`."""
     if node.domain not in ("", "ai.onnx") or (size := _size(node, values)) is None or size > LARGEST:
         return None
-    if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
-        return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
+    if node.op_type in ("Div", "Mod"):
+        dividend, divisor = map(np.asarray, values)
+        if divisor.dtype.kind in "iu" and not ((dividend >= 0).all() and (divisor > 0).all()):
+            return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
     results = evaluated(node, values, opset)
     if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
         return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
     return results
-
-
-def _numeric_constant(node: onnx.NodeProto) -> bool:
-    kinds = ("value", "value_float", "value_floats", "value_int", "value_ints")
-    return all(a.name in kinds for a in node.attribute)
-
-
-def _positive(values: Sequence[Any]) -> bool:
-    numerator, divisor = values
-    return bool((numerator >= 0).all() and (divisor > 0).all())
 
 
 def evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:

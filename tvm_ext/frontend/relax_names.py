@@ -1,7 +1,5 @@
 """Takes an import's markers out and names every variable after its ONNX node, each name once; keeps origins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import tvm_ffi

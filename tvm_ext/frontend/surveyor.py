@@ -1,7 +1,5 @@
 """An importer that goes on after a node that it cannot import, and so names all of them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass

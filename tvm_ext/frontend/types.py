@@ -1,7 +1,5 @@
 """ONNX's types of values that are converted already, for definitions of operators that depend on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -47,10 +47,8 @@ class Blocks:
     @classmethod
     def of(cls, call: Call) -> Blocks:
         """What a call says."""
-        attrs = call.attrs
-        return cls(
-            int(attrs["bits"]), int(attrs["block"]), float(attrs["zero"]), int(attrs["depth"]), int(attrs["digits"])
-        )
+        numbers = {name: int(call.attrs[name]) for name in ("bits", "block", "depth", "digits")}
+        return cls(zero=float(call.attrs["zero"]), **numbers)
 
     def matmul(self, *operands: Any) -> Call:
         """x by the transposed weight; operands are x, codes, scales and perhaps points."""

@@ -1,7 +1,5 @@
 """Operators of ONNX that are composed of Relax operators; rows name these."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

@@ -2,8 +2,6 @@
 relax.quantize and relax.dequantize, in float32 as kernels and onnxruntime compute them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -206,8 +206,7 @@ def reduction(fn: Callable[..., Any]) -> Evaluator:
 
 def matmul(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     """A product of matrices."""
-    compute = np.float64 if dtype.kind == "f" else dtype
-    return np.matmul(*(v.astype(compute) for v in values))
+    return np.matmul(*(v.astype(np.float64 if dtype.kind == "f" else dtype) for v in values))
 
 
 # ------------------------------------------------------------ creation

@@ -1,7 +1,5 @@
 """How many operations an operator call states: two a step of a sum of products, one an element of anything else."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -16,8 +16,6 @@ with a common beginning name the same pages. Kwon et al., "Efficient Memory Mana
 with PagedAttention" (2023).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar

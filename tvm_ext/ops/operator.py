@@ -5,8 +5,6 @@
 A row is plain data: what needs TVM is named, and imported when it is asked for.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import importlib

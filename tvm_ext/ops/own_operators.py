@@ -1,7 +1,5 @@
 """Operators of Relax that TVM has not: how TVM comes to know them, prints them and reads them again."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ what `row_wise` has checked before: attributes and constants do not depend on th
 at most one axis that does, with the same number of indices for each row, in order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

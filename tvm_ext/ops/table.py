@@ -1,7 +1,5 @@
 """The table of operators: a name to its row."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

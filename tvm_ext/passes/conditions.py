@@ -5,8 +5,6 @@ A condition takes a module and returns None if the module is fine, else what is 
 model of some size, so it belongs at the end of a group of passes; the others are cheap.
 """
 
-from __future__ import annotations
-
 from tvm import relax
 from tvm.ir import IRModule
 

@@ -192,11 +192,8 @@ class Pipeline:
         return self._each(lambda one: own if one.name == own.name else one)
 
     def _each(self, change: Callable[[Pass | KernelPass], Pass | KernelPass | None]) -> Pipeline:
-        phases = (
-            replace(phase, passes=tuple(kept for one in phase.passes if (kept := change(one)) is not None))
-            for phase in self.phases
-        )
-        return Pipeline(tuple(phases))
+        kept = (tuple(new for one in phase.passes if (new := change(one)) is not None) for phase in self.phases)
+        return Pipeline(tuple(replace(phase, passes=own) for phase, own in zip(self.phases, kept, strict=True)))
 
     def _part(self, first: int, last: int) -> Pipeline:
         parts, at = [], 0
@@ -243,9 +240,5 @@ def pipeline(offloading: Offloading | None = None) -> Pipeline:
     simplify = [p() for p in SIMPLIFY]
     if offloading is not None:
         simplify.insert(SIMPLIFY.index(RecognizeAttention), Offload(offloading))
-    return Pipeline(
-        (
-            Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", LOWER, owners=True),
-            *PLACING.phases, TO_CODE, TO_VM,
-        )
-    )  # fmt: skip
+    graph = Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", LOWER, owners=True)
+    return Pipeline((*graph, *PLACING.phases, TO_CODE, TO_VM))

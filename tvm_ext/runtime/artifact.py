@@ -28,7 +28,7 @@ from ..core.errors import ArtifactError, ToolError
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .files import path_of, whole_file
 from .library import ELF_MAGIC, check_architecture, elf_end
-from .memory.arrays import ALIGNMENT, mapped_empty
+from .memory.arrays import ALIGNMENT, Arrays, mapped_empty
 from .spec import FORMAT_VERSION, Metadata, TensorSpec, installed_versions
 
 MAGIC = b"tvm-ext\x00\r\n\x1a\n"
@@ -80,14 +80,9 @@ def _padded(offset: int) -> int:
 
 # ------------------------------------------------------------------------------------------------ writing
 def write_artifact(
-    path: Path,
-    library: Path,
-    weights: Sequence[np.ndarray],
-    metadata: Metadata,
-    compact: Mapping[int, np.ndarray] | None = None,
-    *,
-    sync: bool = True,
-) -> None:
+    path: Path, library: Path, weights: Arrays, metadata: Metadata,
+    compact: Mapping[int, np.ndarray] | None = None, *, sync: bool = True,
+) -> None:  # fmt: skip
     """Write an artifact; `path` holds the whole of it, or what it held before.
 
     Args:
@@ -103,11 +98,9 @@ def write_artifact(
         ArtifactError: the weights are not those of the metadata.
     """
     small = compact or {}
-    stored = (
-        [*weights, *(small[one.weight] for one in metadata.compact)]
-        if metadata.expanded
-        else [small.get(i, weight) for i, weight in enumerate(weights)]
-    )
+    stored = [small.get(i, weight) for i, weight in enumerate(weights)]
+    if metadata.expanded:
+        stored = [*weights, *(small[one.weight] for one in metadata.compact)]
     _check_weights(stored, metadata.stored())
     text = metadata.to_json().encode()
     size = library.stat().st_size
@@ -136,24 +129,22 @@ class _Hashing:
         self.write(bytes(_padded(self._at) - self._at))
 
 
-def _write(out: _Hashing, layout: _Layout, library: Path, weights: Sequence[np.ndarray], text: bytes) -> None:
+def _write(out: _Hashing, layout: _Layout, library: Path, weights: Arrays, text: bytes) -> None:
     with open(library, "rb") as source:
         while chunk := source.read(_CHUNK):
             out.write(chunk)
     out.pad()
     out.write(_MARK.pack(MAGIC, FORMAT_VERSION, layout.file))
     for weight in weights:
-        contiguous = np.ascontiguousarray(weight)
-        out.write(contiguous.reshape(-1).view(np.uint8).data)
+        out.write(np.ascontiguousarray(weight).reshape(-1).view(np.uint8).data)
         out.pad()
     out.write(text)
     fields = (layout.library, layout.weights, layout.metadata, layout.metadata_bytes, layout.file)
-    footer = _FOOTER.pack(*fields, FORMAT_VERSION, MAGIC, bytes(_DIGEST_BYTES))[:-_DIGEST_BYTES]
-    out.write(footer)
+    out.write(_FOOTER.pack(*fields, FORMAT_VERSION, MAGIC, bytes(_DIGEST_BYTES))[:-_DIGEST_BYTES])
     out.write(out.digest.digest())
 
 
-def _check_weights(weights: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> None:
+def _check_weights(weights: Arrays, specs: Sequence[TensorSpec]) -> None:
     given = [(tuple(w.shape), w.dtype) for w in weights]
     wanted = [(spec.shape, spec.numpy_dtype) for spec in specs]
     if given != wanted:
@@ -277,9 +268,8 @@ def _checked_layout(data: np.ndarray, path: str) -> _Layout:
     layout = _layout(data[-_FOOTER.size :].tobytes(), data.size, path)
     digest = hashlib.sha256(data[:-_DIGEST_BYTES].data).digest()
     if layout is None or digest != data[-_DIGEST_BYTES:].tobytes():
-        raise ArtifactError(
-            f"{path}: altered: its contents do not give the SHA-256 it was written with", fix="copy the file again"
-        )
+        wrong = f"{path}: altered: its contents do not give the SHA-256 it was written with"
+        raise ArtifactError(wrong, fix="copy the file again")
     return layout
 
 
@@ -306,13 +296,14 @@ def _stored(data: np.ndarray, layout: _Layout, metadata: Metadata, path: str) ->
     offsets = layout.offsets(metadata.stored())
     if offsets[-1] != layout.metadata:
         raise ArtifactError(f"{path}: the weights its metadata lists are not those it holds", fix=_RECOMPILE)
-    return [
-        data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
-        for start, spec in zip(offsets, metadata.stored(), strict=False)
-    ]
+    return [_array(data, start, spec) for start, spec in zip(offsets, metadata.stored(), strict=False)]
 
 
-def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
+def _array(data: np.ndarray, start: int, spec: TensorSpec) -> np.ndarray:
+    return data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
+
+
+def _weights(stored: Arrays, metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
     """The weights as kernels read them, and the compact forms among the stored arrays."""
     count = len(metadata.weights)
     if metadata.expanded:
@@ -322,7 +313,7 @@ def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np
     start = 0
     for one in metadata.compact:
         spec = metadata.weights[one.weight]
-        weights[one.weight] = buffer[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
+        weights[one.weight] = _array(buffer, start, spec)
         one.expansion.into(compact[one.weight], weights[one.weight])
         start += _padded(spec.nbytes)
     return tuple(weights), compact

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .expansion import Compact
 from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
-    from .expansion import Compact
     from .spec import Metadata, Program, TensorSpec
 
 #: As numpy 1 has it.
@@ -69,9 +69,8 @@ def check_consistency(metadata: Metadata) -> None:
     if fixed := metadata.programs[0].fixed:
         raise ArtifactError(f"metadata field 'programs': its first has fixed sizes, {fixed!r:.300}")
     _check_symbols(metadata)
-    symbolic = not metadata.symbols and any(
-        spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs)
-    )
+    sides = (*metadata.inputs, *metadata.outputs)
+    symbolic = not metadata.symbols and any(spec.batch_axis is not None for spec in sides)
     batches = [program.batch for program in metadata.programs]
     if wrong := {batch for batch in batches if (batch < 1 if symbolic else batch != 0)}:
         raise ArtifactError(f"metadata field 'programs' has programs for batches of {wrong!r:.300}")

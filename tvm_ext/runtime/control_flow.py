@@ -7,8 +7,6 @@ Both are regions, called as those of back ends are (see `drivers`); the body of 
 library, with its own arena, over the same weights.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,11 +14,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ..core.errors import ArtifactError, RunError
+from .memory.arrays import Arrays
 
 NAME = "control_flow"
-Function = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+Function = Callable[[Arrays], list[np.ndarray]]
 """The body of a loop: (number of the step, whether it goes on, states, slices, captured values) -> its outputs."""
-_Arrays = Sequence[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Loop:
     collected: tuple[tuple[int, bool], ...] = ()
     counted: bool = True
 
-    def runner(self, functions: Mapping[str, Function]) -> Callable[[_Arrays, _Arrays], None]:
+    def runner(self, functions: Mapping[str, Function]) -> Callable[[Arrays, Arrays], None]:
         """What runs it.
 
         Raises:
@@ -52,7 +50,7 @@ class Loop:
             raise ArtifactError(f"there is no function {self.body!r} for the body of a loop")
         function, first, last = functions[self.body], 2 + self.states, 2 + self.states + len(self.scanned)
 
-        def run(inputs: _Arrays, outputs: _Arrays) -> None:
+        def run(inputs: Arrays, outputs: Arrays) -> None:
             limit, going = int(inputs[0].reshape(-1)[0]), bool(inputs[1].all())
             states, captured = list(inputs[2:first]), inputs[last:]
             sources = _slices(inputs[first:last], self.scanned)
@@ -85,10 +83,10 @@ class Guard:
     holds: bool
     message: str
 
-    def runner(self, functions: Mapping[str, Function]) -> Callable[[_Arrays, _Arrays], None]:
+    def runner(self, functions: Mapping[str, Function]) -> Callable[[Arrays, Arrays], None]:
         """What runs it."""
 
-        def run(inputs: _Arrays, outputs: _Arrays) -> None:
+        def run(inputs: Arrays, outputs: Arrays) -> None:
             if bool(inputs[0].all()) is not self.holds:
                 raise RunError(self.message)
             for output, value in zip(outputs, inputs[1:], strict=True):
@@ -105,7 +103,7 @@ def program_of(flow: Loop | Guard) -> bytes:
     return json.dumps({type(flow).__name__.lower(): asdict(flow)}).encode()
 
 
-def driver(program: bytes, functions: Mapping[str, Function]) -> Callable[[_Arrays, _Arrays], None]:
+def driver(program: bytes, functions: Mapping[str, Function]) -> Callable[[Arrays, Arrays], None]:
     """What runs the program of a region; several threads may call it at once.
 
     Args:
@@ -119,7 +117,7 @@ def driver(program: bytes, functions: Mapping[str, Function]) -> Callable[[_Arra
     return _KINDS[kind](**fields).runner(functions)
 
 
-def _slices(arrays: _Arrays, along: Sequence[tuple[int, bool]]) -> list[Callable[[int], np.ndarray]]:
+def _slices(arrays: Arrays, along: Sequence[tuple[int, bool]]) -> list[Callable[[int], np.ndarray]]:
     """For each array a function: number of a step -> its slice."""
 
     def slice_of(array: np.ndarray, axis: int, back: bool) -> Callable[[int], np.ndarray]:

@@ -1,7 +1,5 @@
 """What the kernel reports of this CPU: whether it can run code for features by LLVM's names, and which one it is."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

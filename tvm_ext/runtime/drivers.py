@@ -6,8 +6,6 @@ A program lies among the model's weights. When a model is loaded, its driver rea
 function; that function is found by the program's address in each call.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib
@@ -20,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError, DriverError
-from .memory.arrays import memory_at
+from .memory.arrays import Arrays, memory_at
 
-Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
+Runner = Callable[[Arrays, Arrays], None]
 Driver = Callable[[bytes], Runner]
 
 #: The packed function that kernels of regions call.

@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, and the folder of those that this library keeps."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -1,7 +1,5 @@
 """One compiled function of a loaded model, called with numpy arrays: read and written where they lie if that can be."""
 
-from __future__ import annotations
-
 import functools
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,6 +9,8 @@ import numpy as np
 
 from .memory.arrays import (
     ARGUMENT_ALIGNMENT,
+    Arrays,
+    Places,
     aligned_empty,
     as_bytes,
     is_aligned,
@@ -22,13 +22,13 @@ from .memory.arrays import (
 from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
 from .memory.resident import Arguments, ReadyCall
-from .spec import Program, TensorSpec
+from .spec import Program, Specs
 
 
 class Weights:
     """The weights as TVM tensors, made once, and where their memory lies."""
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+    def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self.tensors = tuple(to_tensor(array) for array in arrays)
         spans = sorted((t.data_ptr(), t.data_ptr() + a.nbytes) for t, a in zip(self.tensors, arrays, strict=True))
@@ -56,13 +56,7 @@ class Function:
     """
 
     def __init__(
-        self,
-        function: Any,
-        program: Program,
-        inputs: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
-        weights: Weights,
-        memory: np.ndarray,
+        self, function: Any, program: Program, inputs: Specs, outputs: Specs, weights: Weights, memory: np.ndarray
     ) -> None:
         import tvm_ffi
 
@@ -87,7 +81,7 @@ class Function:
         self._first: list[Any] | None = None
         self._constants: frozenset[int] | None = None
 
-    def call(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None = None) -> list[np.ndarray]:
+    def call(self, arrays: Arrays, into: Places | None = None) -> list[np.ndarray]:
         """Run once.
 
         Args:
@@ -113,9 +107,7 @@ class Function:
                     np.copyto(memory, arrays[updated])
             outputs[index] = memory
             written.append(tensor)
-        arguments = [
-            self._argument(index, array) if index not in lent else lent[index] for index, array in enumerate(arrays)
-        ]
+        arguments = [lent[i] if i in lent else self._argument(i, array) for i, array in enumerate(arrays)]
         result = self._function(*arguments, *self._weights, *written, *self._arena)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)
@@ -124,9 +116,7 @@ class Function:
                 outputs[index] = array if array.dtype == dtype else array.view(dtype)  # a narrow one comes as bytes
         return outputs
 
-    def ready(
-        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None], fed: Sequence[int]
-    ) -> ReadyCall | None:  # fmt: skip
+    def ready(self, arrays: Arrays, into: Places, fed: Sequence[int]) -> ReadyCall | None:
         """:meth:`call` with the same arrays again, but for those that are fed, and the same memory.
 
         Returns:

@@ -1,7 +1,5 @@
 """Inputs of a run: values as arrays, and the errors of those that do not fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

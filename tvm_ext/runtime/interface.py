@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,9 @@ class TensorSpec:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+Specs = Sequence[TensorSpec]
+
+
 @dataclass(frozen=True)
 class View:
     """Memory in the arena of a program: where it starts, in bytes, and the shape and dtype in which kernels see it."""
@@ -131,9 +134,8 @@ class Program:
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
         """Whether it runs calls of these sizes of the model's symbols."""
-        return all(sizes[name] == size for name, size in self.fixed) and not any(
-            symbol.why_not(sizes[symbol.name]) for symbol in self.symbols
-        )
+        fixed = all(sizes[name] == size for name, size in self.fixed)
+        return fixed and not any(symbol.why_not(sizes[symbol.name]) for symbol in self.symbols)
 
     @property
     def planned(self) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """Loading a shared library from checked bytes, without a file that could change under it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import struct

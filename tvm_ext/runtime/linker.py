@@ -1,7 +1,5 @@
 """Finding the compiler driver that links an exported library."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

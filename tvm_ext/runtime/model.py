@@ -21,6 +21,7 @@ from .files import path_of
 from .inputs import as_array, in_native_order, names_error, shape_error
 from .library import load_library, write_library
 from .linker import find_linker
+from .memory.arrays import Arrays, Places
 from .memory.kernel_memory import Inspector, hook_of
 from .memory.state_session import StateSession
 from .offload_report import OffloadReport
@@ -28,7 +29,7 @@ from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
 from .sizes.symbols import Symbol, dimensions_of, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
-from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
+from .vm import Caller, CallerPool, Hook, Observer, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
@@ -51,15 +52,9 @@ class CompiledModel:
     """
 
     def __init__(
-        self,
-        module: Any,
-        weights: Sequence[np.ndarray],
-        metadata: Metadata,
-        make_library: Callable[[Path], None],
-        compact: Callable[[], Mapping[int, np.ndarray]] = dict,
-        *,
-        needs_linker: bool = True,
-    ) -> None:
+        self, module: Any, weights: Arrays, metadata: Metadata, make_library: Callable[[Path], None],
+        compact: Callable[[], Mapping[int, np.ndarray]] = dict, *, needs_linker: bool = True,
+    ) -> None:  # fmt: skip
         self.metadata = metadata
         self._arrays = tuple(weights)
         self._make_library, self._needs_linker, self._compact = make_library, needs_linker, compact
@@ -210,7 +205,7 @@ class CompiledModel:
         return _checked(values, expected), rows
 
     def _call(
-        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook | None = None, into: Places = None
+        self, arrays: Arrays, rows: int, hook: Hook | None = None, into: Places | None = None
     ) -> list[np.ndarray]:
         try:
             if self._on_pool:

@@ -3,8 +3,6 @@
 TensorSpec("x", (1, 3), "float32")   ->   ["x", [1, 3], "float32"]   ->   TensorSpec("x", (1, 3), "float32")
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

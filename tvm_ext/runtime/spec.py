@@ -14,6 +14,7 @@ from .expansion import Compact
 from .interface import Body as Body
 from .interface import Dim as Dim
 from .interface import Program as Program
+from .interface import Specs as Specs
 from .interface import TensorSpec as TensorSpec
 from .interface import View as View
 from .plain import read, row

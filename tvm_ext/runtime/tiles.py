@@ -5,8 +5,6 @@ ARCH_REQ_XCOMP_PERM, since Linux 5.16); without permission the first tile instru
 those to come are included. Source: Documentation/arch/x86/xstate.rst.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

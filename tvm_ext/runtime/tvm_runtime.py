@@ -4,8 +4,6 @@ That package imports the compiler and a thousand modules, which takes longer tha
 library alone, through `tvm_ffi`, is what TVM's C++ deployments use. A later `import tvm` finds it loaded.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

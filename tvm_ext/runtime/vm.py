@@ -6,17 +6,16 @@ share its code and weights; another costs well under a millisecond.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .function import Function, Weights
-from .memory.arrays import mapped_empty
+from .memory.arrays import Arrays, Places, mapped_empty
 from .memory.resident import ReadyCall, Resident
+from .pool.forks import renew_after_fork
 from .sizes.batches import run_composed, split_batch
 from .sizes.sized_call import SizedCalls
 from .spec import Metadata
@@ -27,9 +26,6 @@ Observer = Callable[[str, bool], None]
 
 Hook = Callable[[str, bool, Sequence[Any]], None]
 """What an :data:`Observer` is called with, and the arguments as the VM has them."""
-
-Places = Sequence[np.ndarray | None] | None
-"""Memory for each output; None for memory that the callee chooses."""
 
 
 class Caller:
@@ -53,7 +49,7 @@ class Caller:
         self._sized = SizedCalls(metadata, functions) if metadata.symbols else None
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, into: Places = None) -> list[np.ndarray]:
+    def call(self, arrays: Arrays, rows: int = 0, into: Places | None = None) -> list[np.ndarray]:
         """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else, but for `into`.
 
         Args:
@@ -74,14 +70,12 @@ class Caller:
         sizes = split_batch(rows, self._costs)
         return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows, into)
 
-    def _ready(self, arrays: Sequence[np.ndarray], rows: int, into: Resident) -> ReadyCall | None:
+    def _ready(self, arrays: Arrays, rows: int, into: Resident) -> ReadyCall | None:
         """How calls of a session are made with what is fed, if one function takes all as it lies."""
         function = self._functions.get(rows) if self._sized is None else self._sized.exact(arrays)
         return None if function is None else function.ready(arrays, into, into.fed)
 
-    def observed(
-        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook, into: Places = None
-    ) -> list[np.ndarray]:  # fmt: skip
+    def observed(self, arrays: Arrays, rows: int, hook: Hook, into: Places | None = None) -> list[np.ndarray]:
         """:meth:`call`, with a look at every kernel."""
 
         def look(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
@@ -92,9 +86,6 @@ class Caller:
             return self.call(arrays, rows, into)
         finally:
             self._machine.set_instrument(None)
-
-
-_pools: weakref.WeakSet[CallerPool] = weakref.WeakSet()
 
 
 class CallerPool:
@@ -108,7 +99,7 @@ class CallerPool:
     def __init__(self, make: Callable[[], Caller], limit: int) -> None:
         self._make, self._limit = make, limit
         self.reset()
-        _pools.add(self)
+        renew_after_fork(self, CallerPool.reset)
 
     def reset(self) -> None:
         """Forget all callers and locks: after a fork, threads that held them are gone."""
@@ -118,7 +109,7 @@ class CallerPool:
         self._returned = threading.Condition(threading.Lock())
 
     def call(
-        self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None, into: Places = None
+        self, arrays: Arrays, rows: int = 0, hook: Hook | None = None, into: Places | None = None
     ) -> list[np.ndarray]:
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
@@ -160,12 +151,3 @@ class CallerPool:
         with self._returned:
             self._made -= 1
             self._returned.notify()
-
-
-def _after_fork_in_child() -> None:
-    for pool in list(_pools):
-        pool.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

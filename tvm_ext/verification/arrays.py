@@ -1,20 +1,18 @@
 """Named arrays in .npy and .npz files: any ONNX name is a key, and a file appears whole or not at all."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile
-from collections.abc import Mapping
 from typing import IO
 
 import numpy as np
 
 from ..core.errors import InputError
 from ..runtime.files import write_whole
+from ..runtime.memory.arrays import NamedArrays
 
 
-def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+def save_npz(path: str | os.PathLike[str], arrays: NamedArrays) -> None:
     """Write arrays by name, readable by `numpy.load`.
 
     `numpy.savez` takes names as keywords, so it cannot store one called "file".

@@ -4,9 +4,7 @@ A kernel may write what no value of the model is: a fold moved a scale through i
 that read it answer for its part of the difference too: they are compared with wider chains of nodes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +14,7 @@ from ..core.graph.call_site import Written
 from ..core.numbers.precision import NARROW_FLOATS, rounded
 from ..frontend.reading.walk import attribute
 from ..ops.table import of
+from ..runtime.memory.arrays import NamedArrays
 from .kernel_calls import Call, Graph, KernelCalls
 from .magnitude import BY_NORMS, Chain
 from .tolerance import Tolerance, winograd_growth
@@ -40,7 +39,7 @@ class Counterpart:
     roundings: int = 0
     narrow: str = ""
 
-    def expected(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+    def expected(self, values: NamedArrays) -> dict[str, np.ndarray] | str:
         """ONNX value -> logical array that the tensor must equal; or why there is none."""
         if not self.written.held:
             return "no value of the model is what it writes: a pass made it, or moved a factor through it"
@@ -68,7 +67,7 @@ class Counterpart:
             return "it draws random numbers"
         return arrays or reason
 
-    def tolerance(self, value: str, arrays: Mapping[str, np.ndarray]) -> Tolerance:
+    def tolerance(self, value: str, arrays: NamedArrays) -> Tolerance:
         """How far the tensor may be from an ONNX value, when all that is read from outside is right."""
         chain = Chain(self.nodes, arrays)
         growth = self._growth(arrays)
@@ -82,7 +81,7 @@ class Counterpart:
         times = 0 if moved else self.roundings
         return Tolerance(self.written.dtype, length, magnitude, growth, 1, int(rounds), times, self.narrow)
 
-    def _growth(self, arrays: Mapping[str, np.ndarray]) -> float:
+    def _growth(self, arrays: NamedArrays) -> float:
         if self.call.kernel["recipe"] != "conv2d_winograd":
             return 1.0
         m = int(self.call.kernel["config"]["m"])
@@ -102,12 +101,9 @@ class Counterpart:
     def wanted(self) -> set[str]:
         """ONNX values to ask the reference for, besides the one that is compared."""
         inside = {name for node in self.nodes for name in node.output}
-        return {
-            name
-            for node in self.nodes
-            for name in node.input
-            if name and (name not in inside or of(node.op_type).magnitude in BY_NORMS or "Norm" in node.op_type)
-        }
+        by_norms = [n for n in self.nodes if of(n.op_type).magnitude in BY_NORMS or "Norm" in n.op_type]
+        read = {name for node in self.nodes for name in node.input if name not in inside}
+        return read.union(*(node.input for node in by_norms)) - {""}
 
 
 #: Recipe of kernels that bring a value to another layout: they are of the nodes that want it so, and compute nothing.
@@ -129,9 +125,8 @@ def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
         times = 0
         if layers is not None:
             times = max(sum(not computed.isdisjoint(layer) for layer in layers), int(bool(stored & {*call.site.reads})))
-        tensors += [
-            Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
-        ]
+        rest = (tuple(chain), behind, times, program.narrow)
+        tensors += [Counterpart(call, written, *rest) for written in call.site.writes]
         known = graph.made | graph.inputs
         if not all(any(held.value in known for held in written.held) for written in call.site.writes):
             hidden[order] = (*behind, order)

@@ -1,7 +1,5 @@
 """Checks of the installation: versions, linker, machine, environment variables, cache folder, a tiny model."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -199,9 +197,8 @@ def check_self_test() -> Check:
     root = str(pathlib.Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, env={**os.environ, "PYTHONPATH": path}
-        )
+        env = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, env=env)
     except subprocess.TimeoutExpired:
         return Check("self-test", "fail", f"no answer within {SELF_TEST_SECONDS} s")
     return self_test_result(done.returncode, done.stdout, done.stderr)
@@ -217,7 +214,6 @@ def self_test_result(code: int, stdout: str, stderr: str) -> Check:
     except ValueError:
         return Check("self-test", "fail", f"exit code {code}: {last}", "python -m tvm_ext.verification.selftest")
     if result["ok"]:
-        return Check(
-            "self-test", "ok", f"compiled, ran, agrees with onnxruntime ({result['of_range']:.1e} of the range)"
-        )
+        told = f"compiled, ran, agrees with onnxruntime ({result['of_range']:.1e} of the range)"
+        return Check("self-test", "ok", told)
     return Check("self-test", "fail", "the outputs disagree with onnxruntime: " + result["text"].splitlines()[-2])

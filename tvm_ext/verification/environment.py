@@ -1,7 +1,5 @@
 """The machine and the versions a table was made on, as far as a reader needs them; nothing that names a host."""
 
-from __future__ import annotations
-
 import os
 import platform
 from typing import Any

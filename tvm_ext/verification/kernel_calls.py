@@ -1,7 +1,5 @@
 """What a compiled program says of itself: its calls of kernels in order, and the ONNX nodes behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,10 +50,8 @@ class KernelCalls:
             rows = [k for k in compiled.report.get("kernels", ()) if k.get("batch", 0) == batch]
             whole = all("sites" in row for row in rows)
         if not whole:
-            raise OptionError(
-                f"{compiled.metadata.model['name']}: this artifact does not say which ONNX value each kernel writes",
-                fix="compile the model again with this release",
-            )
+            wrong = f"{compiled.metadata.model['name']}: this artifact does not say which ONNX value each kernel writes"
+            raise OptionError(wrong, fix="compile the model again with this release")
         with reading("kernels"):
             self.by_kernel = {read(str, row["name"]): _calls(row) for row in rows}
         every = [call for calls in self.by_kernel.values() for call in calls]

@@ -5,8 +5,6 @@ second run every result is replaced, once it has been looked at, by the referenc
 makes of right operands, and the first one that is wrong is the culprit, whatever the ones behind it do.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from ..core.errors import InputError, OptionError, ToolError, UnsupportedError
 from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
+from ..runtime.memory.arrays import Arrays, NamedArrays
 from ..runtime.model import CompiledModel
 from .counterparts import Counterpart, counterparts, wanted_values
 from .kernel_calls import Graph, KernelCalls
@@ -42,8 +41,8 @@ class _Target:
 
 
 def check_layers(
-    compiled: CompiledModel, model: Any, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
-    reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None,
+    compiled: CompiledModel, model: Any, inputs: NamedArrays | None = None, *, seed: int = 0,
+    reference: NamedArrays | None = None, tolerance: float | None = None,
 ) -> LayerReport:  # fmt: skip
     """Compare every kernel's value with onnxruntime's; see :func:`tvm_ext.verify`.
 
@@ -90,7 +89,7 @@ def _within_rows(output: OutputMetrics, rows: Sequence[LayerRow]) -> OutputMetri
     return replace(output, reason="") if allowed and finite and output.reason else output
 
 
-def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) -> int:
+def _batch_of(compiled: CompiledModel, inputs: NamedArrays | None) -> int:
     """The size of the batch whose program is looked at; 0 if it is not symbolic.
 
     Raises:
@@ -102,10 +101,8 @@ def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) 
     shape = np.shape(inputs.get(spec.name, ()))
     rows = shape[spec.batch_axis] if len(shape) == len(spec.shape) and spec.batch_axis is not None else 0
     if rows not in compiled.batches:
-        raise InputError(
-            f"layers=True looks at one program, and input {spec.name!r} has {rows} rows",
-            fix=f"give one of {', '.join(map(str, compiled.batches))} rows, which have programs of their own",
-        )
+        fix = f"give one of {', '.join(map(str, compiled.batches))} rows, which have programs of their own"
+        raise InputError(f"layers=True looks at one program, and input {spec.name!r} has {rows} rows", fix=fix)
     return int(rows)
 
 
@@ -118,9 +115,7 @@ _Differences = dict[tuple[int, str], list[Difference]]
 """Of each result, one for each of its targets."""
 
 
-def _targets(
-    counterpart: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
-) -> tuple[_Target, ...] | str:
+def _targets(counterpart: Counterpart, values: NamedArrays, known: NamedArrays) -> tuple[_Target, ...] | str:
     expected = counterpart.expected(values)
     if isinstance(expected, str):
         return expected
@@ -132,9 +127,7 @@ _Look = Callable[["tuple[int, str]", np.ndarray, np.ndarray, Written], None]
 """Called with the key of a result, its logical array, its memory, and what is known of it."""
 
 
-def _run(
-    compiled: CompiledModel, program: KernelCalls, feeds: Mapping[str, np.ndarray], look: _Look
-) -> dict[str, np.ndarray]:
+def _run(compiled: CompiledModel, program: KernelCalls, feeds: NamedArrays, look: _Look) -> dict[str, np.ndarray]:
     """Run once, with a look at every result.
 
     Raises:
@@ -143,7 +136,7 @@ def _run(
     done: Counter[str] = Counter()
     wrong: list[str] = []
 
-    def inspect(name: str, before: bool, arrays: Sequence[np.ndarray]) -> None:
+    def inspect(name: str, before: bool, arrays: Arrays) -> None:
         if before or wrong:
             return
         calls, at = program.by_kernel.get(name, []), done[name]

@@ -1,7 +1,5 @@
 """The result of a comparison layer by layer: a row for each value that a kernel wrote, and the first bad one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,10 +110,8 @@ class LayerReport(Shown):
         if (first := self.first_bad) is not None:
             return f"first bad: call {first.order}, {first.kernel} ({first.recipe}): {_why(first)}; {count}"
         if not self.outputs.ok:
-            return (
-                "no kernel is wrong by itself, but outputs disagree: differences grow from layer to layer, or a change "
-                f"of the graph is wrong (tvm-ext bisect says which); {count}"
-            )
+            why = "differences grow from layer to layer, or a change of the graph is wrong (tvm-ext bisect says which)"
+            return f"no kernel is wrong by itself, but outputs disagree: {why}; {count}"
         return f"every kernel agrees; {count}"
 
     def parts(self) -> list[Part]:

@@ -4,10 +4,8 @@ The magnitude of a value bounds sum |x_i| |w_i| of what made it: then :mod:`.tol
 cancels. Through a chain of operators it is carried on by numbers; where an operand's array is known, its norm is taken.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ import onnx
 
 from ..frontend.reading.walk import attribute
 from ..ops import Kind, of
+from ..runtime.memory.arrays import NamedArrays
 from .tolerance import FUNCTION_LENGTH
 
 #: Roundings that passes add: a constant that was put together of several, a division that is a product.
@@ -31,7 +30,7 @@ class Chain:
     """
 
     nodes: Sequence[onnx.NodeProto]
-    arrays: Mapping[str, np.ndarray]
+    arrays: NamedArrays
 
     def length(self) -> int:
         """Steps of all sums, one behind the other; 0 if values are only moved."""
@@ -56,7 +55,7 @@ class _Operands:
     """Operands of a node: arrays where they are known, and magnitudes."""
 
     node: onnx.NodeProto
-    arrays: Mapping[str, np.ndarray]
+    arrays: NamedArrays
     of: Callable[[str], float]
 
     def array(self, index: int) -> np.ndarray | None:
@@ -80,37 +79,34 @@ def largest(array: np.ndarray | None) -> float:
 
 
 # ------------------------------------------------------------ lengths
-_Arrays = Mapping[str, np.ndarray]
-
-
-def _shape(node: onnx.NodeProto, index: int, arrays: _Arrays) -> tuple[int, ...]:
+def _shape(node: onnx.NodeProto, index: int, arrays: NamedArrays) -> tuple[int, ...]:
     known = arrays.get(node.input[index]) if index < len(node.input) else None
     return () if known is None else known.shape
 
 
-def _of_transposed(node: onnx.NodeProto, arrays: _Arrays) -> int:
+def _of_transposed(node: onnx.NodeProto, arrays: NamedArrays) -> int:
     weight = _shape(node, 1, arrays)
     return max(1, math.prod((*weight[:1], *weight[2:]))) + 1
 
 
-def _of_product(node: onnx.NodeProto, arrays: _Arrays) -> int:
+def _of_product(node: onnx.NodeProto, arrays: NamedArrays) -> int:
     inner = 0 if attribute(node, "transA", 0) else -1
     return max([1, *_shape(node, 0, arrays)[inner:][:1], *_shape(node, 1, arrays)[-2:][:1]]) + 2
 
 
-def _of_whole(node: onnx.NodeProto, arrays: _Arrays) -> int:
+def _of_whole(node: onnx.NodeProto, arrays: NamedArrays) -> int:
     """An operator over some axes of its first operand: all of its elements, at most."""
     return max(1, math.prod(_shape(node, 0, arrays))) + FUNCTION_LENGTH
 
 
-def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
+def _of_row(node: onnx.NodeProto, arrays: NamedArrays) -> int:
     """An operator over one axis."""
     shape = _shape(node, 0, arrays)
     return (max(shape) if shape else 1) + FUNCTION_LENGTH
 
 
 #: Class of roundings of an operator's row -> its length.
-_LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
+_LENGTHS: dict[str, Callable[[Any, NamedArrays], int]] = {
     "exact": lambda node, arrays: 0, "once": lambda node, arrays: max(1, len(node.input) - 1),
     "twice": lambda node, arrays: 2, "transposed": _of_transposed, "product": _of_product,
     "convolution": lambda node, arrays: max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1,

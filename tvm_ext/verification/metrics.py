@@ -221,12 +221,8 @@ class Deviations:
         score = self.errors + np.where(self.wrong, self.errors.max() + 1.0, 0.0)
         flat = int(np.argmax(np.where(self.nans | self.infs, np.inf, score)))
         index = tuple(int(i) for i in np.unravel_index(flat, score.shape))
-        return {
-            **fields,
-            "worst_index": index,
-            "actual": str(self.actual[index]),
-            "expected": str(self.expected[index]),
-        }
+        values = {"actual": str(self.actual[index]), "expected": str(self.expected[index])}
+        return {**fields, "worst_index": index, **values}
 
 
 # ------------------------------------------------------------ against an absolute bound

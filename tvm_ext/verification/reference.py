@@ -1,9 +1,7 @@
 """The reference: onnxruntime on the same ONNX model."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import onnxruntime
 from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
 from ..frontend.reading.reader import LIMIT, read_model
+from ..runtime.memory.arrays import NamedArrays
 
 #: Options of onnxruntime: no sums of products of bytes that saturate, as its own do on CPUs without VNNI; and whether
 #: its threads spin behind a run, on cores that the runs to be compared want.
@@ -48,7 +47,7 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
 
 
 def run_reference(
-    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None, *, optimized: bool = True
+    model: Any, inputs: NamedArrays, threads: int | None = None, *, optimized: bool = True
 ) -> tuple[dict[str, np.ndarray], str]:
     """Outputs of onnxruntime by name, and its name and version; arguments as of :func:`onnxruntime_session`.
 
@@ -62,7 +61,7 @@ def run_reference(
 
 
 def run_intermediates(
-    model: Any, inputs: Mapping[str, np.ndarray], names: Iterable[str], threads: int | None = None
+    model: Any, inputs: NamedArrays, names: Iterable[str], threads: int | None = None
 ) -> tuple[dict[str, np.ndarray], str]:
     """Values within a model by their ONNX names, as onnxruntime computes them operator by operator; and its version.
 
@@ -84,16 +83,14 @@ def run_intermediates(
     for name in names:
         copy.graph.output.add().name = name
     if copy.ByteSize() > LIMIT:
-        raise UnsupportedError(
-            f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given",
-            fix="compare the outputs only, without layers",
-        )
+        wrong = f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given"
+        raise UnsupportedError(wrong, fix="compare the outputs only, without layers")
     values = _run(onnxruntime_session(copy, threads, optimized=False), inputs)
     tensors = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     return tensors, f"onnxruntime {onnxruntime.__version__}"
 
 
-def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _run(session: Any, inputs: NamedArrays) -> dict[str, Any]:
     names = [output.name for output in session.get_outputs()]
     wanted = {node.name for node in session.get_inputs()}
     try:

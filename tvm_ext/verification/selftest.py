@@ -3,8 +3,6 @@
 A process of its own, because what is wrong with an installation may be a crash.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

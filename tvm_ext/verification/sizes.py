@@ -1,7 +1,5 @@
 """Sizes of symbolic dimensions at which a model is run, or checked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -7,8 +7,6 @@ probability that lambda sets (N. J. Higham, T. Mary, "A new approach to probabil
 2019). The sum of magnitudes is at most |x| |w|, of the norms (Cauchy and Schwarz): see :mod:`.magnitude`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """verify: a compiled model against onnxruntime on the same inputs, output by output."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +15,7 @@ from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
 from ..driver.compile import compile_model
 from ..ops.table import of
+from ..runtime.memory.arrays import NamedArrays
 from ..runtime.model import CompiledModel
 from ..runtime.plain import read, reading
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
@@ -108,21 +107,14 @@ def compiled_of(compiled: Any, model: Any, *, needs_model: bool = True) -> tuple
 
 
 def verify(
-    compiled: CompiledModel,
-    model: Any = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    reference: Mapping[str, np.ndarray] | None = None,
-    tolerance: float | None = None,
+    compiled: CompiledModel, model: Any = None, inputs: NamedArrays | None = None, *, seed: int = 0,
+    reference: NamedArrays | None = None, tolerance: float | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
-) -> VerifyReport:
+) -> VerifyReport:  # fmt: skip
     """Compare a compiled model with onnxruntime; see :func:`tvm_ext.verify`."""
     if model is None and reference is None:
-        raise OptionError(
-            "verify needs something to compare with",
-            fix="give model=, the ONNX file this program was compiled from, or reference=, the expected outputs",
-        )
+        fix = "give model=, the ONNX file this program was compiled from, or reference=, the expected outputs"
+        raise OptionError("verify needs something to compare with", fix=fix)
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
     if sizes is not None and (inputs is not None or reference is not None):
@@ -194,11 +186,7 @@ def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
 
 
 def report_of(
-    actual: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    reference: str,
-    seed: int | None = None,
-    tolerance: float | None = None,
+    actual: NamedArrays, expected: NamedArrays, reference: str, seed: int | None = None, tolerance: float | None = None
 ) -> VerifyReport:
     """Compare two sets of outputs by name.
 

@@ -8,8 +8,6 @@
 Each panel is unpacked once a unit; the more rows a unit has, the less that is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +17,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, seconds
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 from tvm_ext.ops.block_weights import NAME
 
 from ...blocked import kernel as blocked
@@ -67,9 +62,8 @@ class DenseBlocks(MatmulRecipe[DenseBlocksMatch]):
             return packed
         rows, depth = math.prod(packed.data.shape[:-1]), packed.blocks * packed.says.block
         inner = math.gcd(depth, 16)
-        problem = blocked.Problem(
-            1, packed.outputs, rows, rows, depth // inner, (1, 1), inner, machine.lanes, weights_in="l2"
-        )
+        sizes = 1, packed.outputs, rows, rows, depth // inner, (1, 1), inner, machine.lanes
+        problem = blocked.Problem(*sizes, weights_in="l2")
         return DenseBlocksMatch(group, packed.data, packed.codes, problem, packed)
 
     def default(self, match: DenseBlocksMatch, machine: Machine) -> Config:

@@ -7,8 +7,6 @@ What a row costs is the read of the weight: a core unpacks and multiplies 128 co
 time in which two of them read 64 bytes from memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,11 +15,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Recipe, Sharing
 from tvm_ext.ops.block_weights import NAME
 
 from ...blocked.matmul import streamed_rows

@@ -1,7 +1,5 @@
 """The operators of weights in blocks as plain kernels, for any CPU, where no recipe takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax, te, tirx

@@ -5,8 +5,6 @@ tvm_ext.take_blocks(indices[B, S], codes, scales[, points])  ->  for b, s: row =
 The table lies as a matmul by it wants it (a tied embedding is stored once): a row is one lane of its words.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +12,7 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Recipe, VectorWork
 from tvm_ext.ops.block_weights import TAKE
 
 from ...steps.arguments import Arguments

@@ -6,16 +6,11 @@ A pixel's block of channels is one row of a tile register, so the layout stays f
 pool. The loops are in amx_kernel.py, what they read in tile_image.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tvm import tirx
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 from tvm_ext.rates.instructions import Product
 
 from ...amx.blocks import Blocks

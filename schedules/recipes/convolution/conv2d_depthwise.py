@@ -16,8 +16,6 @@ multiply-adds: a copy with the padding in it would cost half of that again. So w
 where an image ends before its buffer does, the padding is written there (:meth:`Conv2dDepthwise.border`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +25,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, level_of, seconds, thread_counts, vector_cycles
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Param, Recipe, Sharing
 
 from ...blocked.convolution import convolution_of, image_in_use, image_layouts
 from ...steps.arguments import Arguments

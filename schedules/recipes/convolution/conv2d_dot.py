@@ -9,8 +9,6 @@ and puts few channels side by side (:mod:`...dots.image`). A row of the kernel i
 in words that cross pixels where these are fewer: of 4, 6 for 7 pixels of 3 channels, not 7.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +17,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import convolution_of, image_kernel, schedule_image

@@ -11,8 +11,6 @@ That multiplies by zeros, but a vector of four outputs of one group would leave 
 store would be a part of a vector.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,10 +20,8 @@ import numpy as np
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout, PackedWeight
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import (

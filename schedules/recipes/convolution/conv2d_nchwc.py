@@ -5,18 +5,13 @@
 Padding is written by the kernel itself into a workspace that its threads share; without padding there is none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import (

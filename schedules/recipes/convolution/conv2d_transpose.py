@@ -13,8 +13,6 @@ No product with the zeros between the input's pixels is computed (Shi et al., "I
 convolutional layer?", 2016). Where s does not divide K, phases with one tap less have a zero weight there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,10 +22,8 @@ import numpy as np
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout, PackedWeight
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import convolution_of, image_layouts, padded, schedule_padding
@@ -161,10 +157,7 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
             return Miss(f"groups={w.groups}: this recipe has no grouped transposed convolution")
         if any(math.gcd(s, d) > 1 for s, d in zip(w.strides, w.dilation, strict=True)):
             return Miss(f"strides {w.strides} and dilation {w.dilation} have a common divisor")
-        y, x = (
-            Phases(*sizes)
-            for sizes in zip(w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image, strict=True)
-        )
+        y, x = map(Phases, w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image)
         inner, batch = math.gcd(w.channels, machine.lanes), w.images * y.stride * x.stride
         problem = blocked.Problem(
             batch, w.outputs, y.rows * x.rows, x.rows, w.channels // inner, (y.taps, x.taps), inner, machine.lanes,

@@ -12,8 +12,6 @@ Rows where two strips meet are computed twice. After Sandler et al., "MobileNetV
 splits the channels of the block for the same end.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +22,10 @@ from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.graph.relax_graph import op_name
-from tvm_ext.core.group import CONSTANTS, GROUP, Group
-from tvm_ext.core.layout import Layout, PackedWeight
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.group import CONSTANTS, GROUP
+from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Recipe, Sharing
 from tvm_ext.ops.table import of
 
 from ...blocked.convolution import Conv2dMatch
@@ -37,14 +33,7 @@ from ...blocked.cost import registers_used, step_cycles
 from ...steps.arguments import Arguments
 from ...steps.epilogue import Epilogue, blocked_layouts
 from ...steps.loops import parallel_units, unroll_and_vectorize
-from .conv2d_depthwise import (
-    Conv2dDepthwise,
-    DepthwiseMatch,
-    beyond_l2,
-    depthwise_cycles,
-    schedule_window,
-    window_sums,
-)
+from .conv2d_depthwise import Conv2dDepthwise, DepthwiseMatch, beyond_l2, depthwise_cycles, schedule_window, window_sums
 from .conv2d_nchwc import Conv2dNCHWc
 
 
@@ -118,9 +107,8 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
         if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
             return math.inf
         tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
-        unit = reached * -(-width // tp) * tile + to * strip * depthwise_cycles(
-            match.depthwise, config["window_p"], machine
-        )
+        window = depthwise_cycles(match.depthwise, config["window_p"], machine)
+        unit = reached * -(-width // tp) * tile + to * strip * window
         units = n * (h // strip) * (blocks // to)
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
@@ -152,11 +140,8 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
     @staticmethod
     def _reads(match: ExpandMatch, layout: Layout) -> bool:
         """Blocks of any width that holds whole steps of the reduction."""
-        return (
-            layout.block is not None
-            and layout == Layout.blocked(4, layout.block[1])
-            and not layout.block[1] % match.inner
-        )
+        lanes = layout.block[1] if layout.block else 0
+        return lanes > 0 and layout == Layout.blocked(4, lanes) and lanes % match.inner == 0
 
     def compute(self, match: ExpandMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args = Arguments(match.group, layouts)
@@ -216,11 +201,11 @@ def _expanded(match: ExpandMatch, config: Config, of: Mapping[Any, Any]) -> te.T
 
     tile = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="tile")
     epilogue = _epilogue(match.expand.group, of)
-    return te.compute(
-        (n, blocks, h, w, lanes),
-        lambda b, c, y, x, j: epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j)),
-        name="mid",
-    )
+
+    def value(b: Any, c: Any, y: Any, x: Any, j: Any) -> Any:
+        return epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j))
+
+    return te.compute((n, blocks, h, w, lanes), value, name="mid")
 
 
 def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:

@@ -1,7 +1,5 @@
 """Operands of bfloat16: to the bit against ml_dtypes and sums in the stated order; in regions, and in whole models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

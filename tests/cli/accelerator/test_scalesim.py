@@ -1,7 +1,5 @@
 """`tvm-ext scalesim`: topology files against what SCALE-Sim printed of them, models, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

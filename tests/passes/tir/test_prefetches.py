@@ -1,7 +1,5 @@
 """Prefetches of packed weights: as many as were computed, in the machine code; results are equal to the bit."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator

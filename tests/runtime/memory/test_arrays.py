@@ -1,7 +1,5 @@
 """Where arrays of this library start."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -6,8 +6,6 @@ from where they lie. :func:`seconds` is the only place where rates of bytes and 
     cycles = max(instructions + exposed streams, streams)        a stream that is prefetched is not exposed
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A kernel alone finds its weights where it left them. In a model all other weight
 caches between two calls of it: what counts is whether all of them fit together.
 """
 
-from __future__ import annotations
-
 from tvm.ir import GenericConst, IRModule
 
 from ..graph.relax_graph import iter_groups, main_bindings, with_functions

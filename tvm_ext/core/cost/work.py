@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tvm
+from tvm import relax
 
 from ...ops.table import of
+from ..graph.relax_graph import op_name, shape_of
+from ..group import Group
 from .sharing import Sharing
-
-if TYPE_CHECKING:
-    from ..group import Group
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,6 @@ def flops_of(group: Group) -> float:
 
 def flops_of_call(value: Any) -> int:
     """:func:`flops_of` for one call of an operator; 0 for what only moves values."""
-    from ..graph.relax_graph import op_name, shape_of
-
     if not op_name(value):
         return 0
     operands = [shape_of(operand) or () for operand in value.args]
@@ -61,19 +61,12 @@ def flops_of_call(value: Any) -> int:
 
 def bytes_of(value: Any) -> int:
     """Bytes of a tensor, or of all tensors of a tuple; 0 for what has no static shape."""
-    from tvm import relax
-
     if isinstance(value.ty, relax.TupleType):
         return sum(_bytes_of_type(field) for field in value.ty.fields)
     return _bytes_of_type(value.ty)
 
 
 def _bytes_of_type(ty: Any) -> int:
-    import tvm
-    from tvm import relax
-
-    from ..graph.relax_graph import shape_of
-
     shape = shape_of(relax.Var("t", ty))
     if shape is None:
         return 0
@@ -86,8 +79,6 @@ def read_in_part(group: Group) -> Mapping[int, int]:
     Returns:
         Number of the parameter -> bytes.
     """
-    from ..graph.relax_graph import op_name
-
     index = {p.var: i for i, p in enumerate(group.params)}
     parts: dict[int, int] = {}
     whole: set[int] = set()

@@ -3,8 +3,6 @@
 Plain data, kept in the report of a compiled model, so that what runs can be compared with another run of the model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

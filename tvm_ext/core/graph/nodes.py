@@ -1,7 +1,6 @@
 """Nodes of a type below an expression, a statement or a function; kernels of a module."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from typing import Any
 
 import tvm_ffi
@@ -19,6 +18,11 @@ def nodes_by_kind(node: Any, *kinds: Any) -> tuple[list[Any], ...]:
     lists: tuple[list[Any], ...] = tuple([] for _ in kinds)
     tvm_ffi.structural_walk(node, [(kind, nodes.append) for kind, nodes in zip(kinds, lists, strict=True)])
     return lists
+
+
+def substituted(node: Any, by: Mapping[Any, Any]) -> Any:
+    """An expression or statement with what `by` has for a variable in the place of that variable."""
+    return tvm_ffi.structural_map(node, (Var, lambda var: by.get(var, var)))
 
 
 def mentions(node: Any, var: Any) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GenericConst
 
 from ...runtime.table import plain_named
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
-
-    from ..plan import Kernel
+from ..plan import Kernel
 
 #: Places besides those of back ends: kernels of this library, and nothing, where no work is left at run time.
 CPU, COMPILE_TIME = "cpu", "compile time"
@@ -97,10 +95,7 @@ class OffloadPlan:
         rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
         ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
         calls = {one.kernel for one in self.regions}
-        kept = [
-            [one.name, one.recipe, one.nodes, len(one.calls) * one.estimate or None]
-            for one in kernels
-            if one.calls and one.name not in calls
-        ]
+        own = [one for one in kernels if one.calls and one.name not in calls]
+        kept = [[one.name, one.recipe, one.nodes, len(one.calls) * one.estimate or None] for one in own]
         regions = [one.as_dict() for one in self.regions]
         return {"backend": self.backend, "regions": regions, "ops": ops, "kept": kept}

@@ -120,10 +120,8 @@ class Ownership:
             readers[var.name] = [reader.name for reader in found if reader is not None]
         kind = MEMORY if Role.MAKES_KERNELS in self._roles else FOLD
         variables: dict[str, list[str]] = {node: [] for node in lost}
-        for name, nodes in self._live.items():
-            for node in nodes:
-                if node in variables:
-                    variables[node].append(name)
+        for name, node in ((name, node) for name, nodes in self._live.items() for node in nodes if node in variables):
+            variables[node].append(name)
         for node in lost:
             if reason := _nearest(variables[node], readers, reasons, lambda name: name in live):
                 self.gone[node] = Owner(kind, step, reason)
@@ -155,26 +153,21 @@ class Ownership:
             kernels: with their call sites.
             name_of: the name of a kernel in the report.
         """
+
+        def row(owner: Owner) -> dict[str, Any]:
+            return owner.as_dict() | ({"name": name_of(owner.name)} if owner.kind in (KERNEL, REGION) else {})
+
         rows = {}
         for node, owners in self.owners(kernels).items():
-            made = [
-                {**owner.as_dict(), "name": name_of(owner.name)} if owner.kind in (KERNEL, REGION) else owner.as_dict()
-                for owner in owners
-            ]
-            rows[node] = {
-                "op": self.types.get(node, ""),
-                "owners": made,
-                "passes": list(map(list, self.passes.get(node, ()))),
-            }
+            passes = list(map(list, self.passes.get(node, ())))
+            rows[node] = {"op": self.types.get(node, ""), "owners": list(map(row, owners)), "passes": passes}
         return rows
 
 
 def _nearest(
-    variables: Iterable[str],
-    readers: Mapping[str, Iterable[str]],
-    reasons: Mapping[str, str],
+    variables: Iterable[str], readers: Mapping[str, Iterable[str]], reasons: Mapping[str, str],
     stays: Callable[[str], bool],
-) -> str:
+) -> str:  # fmt: skip
     """The reason given for one of these variables, else for what reads them, through what is gone with them."""
     level = list(dict.fromkeys(variables))
     seen = set(level)

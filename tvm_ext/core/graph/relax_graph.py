@@ -13,6 +13,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
 from ...ops.attributes import attrs_of as attrs_of
 from ...ops.attributes import names_of as names_of
+from ...runtime.table import few
 from ..numbers.precision import NARROW_FLOATS
 from ..passes import CompileContext, Event, PassResult
 from .provenance import Provenance, Step
@@ -111,8 +112,6 @@ def scalar_of(expr: Any) -> float | int | None:
 
 #: Of exactly these classes: `isinstance` of what is none of them takes ten times as long.
 _VARIABLES = frozenset((relax.Var, relax.DataflowVar))
-
-
 #: Expressions within which there is no variable.
 _LEAVES = frozenset((GenericConst, GlobalVar, Op))
 
@@ -238,7 +237,7 @@ class Rewriter:
         self.fired.append(self._event(value, detail))
 
     def skip(self, reason: str, value: relax.Var | str | None = None) -> None:
-        """Report why the current binding (or `value`) was left alone."""
+        """Report why the current binding (or `value`) was left alone. A visitor may return it, for None."""
         self.skipped.append(self._event(value, reason))
 
     # ------------------------------------------------------------ driving
@@ -297,8 +296,7 @@ class Rewriter:
             value = (self._current if value is None else value).name  # type: ignore[union-attr]
         name = str(value)
         nodes = self.ctx.provenance.of(name)
-        label = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
-        return Event(label, detail, (name,))
+        return Event(few(nodes) or name, detail, (name,))
 
 
 def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:

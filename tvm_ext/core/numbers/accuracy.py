@@ -1,7 +1,5 @@
 """How far outputs are from their reference, in parts of its range."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -92,11 +92,8 @@ class PrecisionPlan(Plain):
         """
         if not self.depth:
             return None
-        return (
-            UNIT_ROUNDOFF[STORED_IN[self.precision]] * math.sqrt(self.depth)
-            if self.max_error is None
-            else self.max_error
-        )
+        rounding = UNIT_ROUNDOFF[STORED_IN[self.precision]] * math.sqrt(self.depth)
+        return rounding if self.max_error is None else self.max_error
 
     @property
     def kept(self) -> dict[str, str]:
@@ -123,10 +120,8 @@ def checked_kept(given: Any) -> Kept:
         if not all(isinstance(text, str) for pair in found.items() for text in pair):
             raise TypeError
     except (TypeError, ValueError):
-        raise OptionError(
-            f"keep_float32={given!r}: names of ONNX nodes are needed, or a mapping of names to reasons",
-            fix="for example keep_float32=['/conv1/Conv']",
-        ) from None
+        wrong = f"keep_float32={given!r}: names of ONNX nodes are needed, or a mapping of names to reasons"
+        raise OptionError(wrong, fix="for example keep_float32=['/conv1/Conv']") from None
     return tuple(sorted(found.items()))
 
 
@@ -140,10 +135,8 @@ def checked_error(max_error: Any, precision: str) -> float | None:
         return None
     number = isinstance(max_error, int | float) and not isinstance(max_error, bool)
     if not number or not 0.0 < max_error <= 1.0:
-        raise OptionError(
-            f"max_error={max_error!r}: a share of an output's range is needed, above 0 and at most 1",
-            fix="max_error=0.01 is one per cent of the range",
-        )
+        wrong = f"max_error={max_error!r}: a share of an output's range is needed, above 0 and at most 1"
+        raise OptionError(wrong, fix="max_error=0.01 is one per cent of the range")
     if precision == "float32":
         raise OptionError(f"max_error={max_error!r} with precision='float32'", fix=NEEDS_PRECISION)
     return float(max_error)

@@ -3,8 +3,6 @@
 Text stays text, ink follows the colour scheme of the page, and what a pointer rests on says its figures.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import math
@@ -121,13 +119,9 @@ class Roof:
 
 
 def roofline_chart(
-    title: str,
-    about: str,
-    dots: Sequence[RooflinePoint],
-    roofs: Sequence[Roof],
-    units: tuple[str, str],
+    title: str, about: str, dots: Sequence[RooflinePoint], roofs: Sequence[Roof], units: tuple[str, str],
     notes: Iterable[str] = (),
-) -> Chart:
+) -> Chart:  # fmt: skip
     """Dots below roofs on logarithmic axes, with their names beside them (Williams et al., CACM 2009).
 
     Args:

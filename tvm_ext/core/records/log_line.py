@@ -1,7 +1,5 @@
 """A line of a log, which may come from anywhere: finite numbers, bounded depth, expected types, or a reason."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

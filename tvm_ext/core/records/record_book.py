@@ -279,20 +279,7 @@ class Line:
 
 
 def lines_of(path: str | Path) -> Iterator[Line]:
-    """All lines of a log.
-
-    Raises:
-        OptionError: the file cannot be read.
-    """
-    for number, text in _lines(Path(path)):
-        try:
-            yield Line(number, text, read_line(text))
-        except RecordError as error:
-            yield Line(number, text, problem=error.message)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number, text) of each line; bytes that are no UTF-8 are replaced.
+    """All lines of a log; bytes that are no UTF-8 are replaced.
 
     Raises:
         OptionError: the file cannot be read.
@@ -301,8 +288,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             number = 0
             while line := file.readline(MAX_LINE + 2):
-                number += 1
-                yield number, line.rstrip("\n")
+                number, text = number + 1, line.rstrip("\n")
+                try:
+                    yield Line(number, text, read_line(text))
+                except RecordError as error:
+                    yield Line(number, text, problem=error.message)
                 while not line.endswith("\n") and len(line) > MAX_LINE:  # the rest of a line that is too long
                     line = file.readline(MAX_LINE + 2)
     except OSError as error:

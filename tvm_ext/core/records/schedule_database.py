@@ -8,8 +8,6 @@ times, and replays the one trace that is asked for. Modules and traces are still
 them: a database that was made to, can end the process. Read only your own.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -78,10 +76,8 @@ class MetaScheduleDatabase:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._paths = tuple(Path(folder).expanduser() / name for name in (WORKLOADS, RECORDS))
         if not all(path.is_file() for path in self._paths):
-            raise OptionError(
-                f"{str(folder)!r} holds no MetaSchedule database: {WORKLOADS} and {RECORDS} are expected",
-                fix="name the folder that a session of MetaSchedule was given",
-            )
+            wrong = f"{str(folder)!r} holds no MetaSchedule database: {WORKLOADS} and {RECORDS} are expected"
+            raise OptionError(wrong, fix="name the folder that a session of MetaSchedule was given")
         self.problems: list[str] = []
 
     @property

@@ -49,9 +49,7 @@ class TaskKey:
     def of_group(cls, group: Group) -> TaskKey:
         """The key of a group: its parameters, then its operations in order."""
         names: dict[Any, str] = {p.var: f"p{i}" for i, p in enumerate(group.params)}
-        args: list[Any] = [
-            ["TENSOR", list(p.shape), p.dtype, *(["constant"] if p.constant else [])] for p in group.params
-        ]
+        args: list[Any] = [["TENSOR", list(p.shape), p.dtype, *["constant"] * p.constant] for p in group.params]
         for index, binding in enumerate(group.bindings):
             args.append([_callee(binding.value), *_operands(binding.value, names)])
             names[binding.var] = f"v{index}"
@@ -90,7 +88,8 @@ def _operands(value: Any, names: dict[Any, str]) -> tuple[list[Any], dict[str, A
     """Operands of a call by name, and its attributes as plain values."""
     args = getattr(value, "args", None)
     operands = [_operand(a, names) for a in (args if args is not None else getattr(value, "fields", [value]))]
-    return operands, _attributes(getattr(value, "attrs", None))
+    attrs = getattr(value, "attrs", None)
+    return operands, {name: _plain(getattr(attrs, name)) for name in sorted(names_of(attrs))}
 
 
 def _operand(expr: Any, names: dict[Any, str]) -> Any:
@@ -107,10 +106,6 @@ def _operand(expr: Any, names: dict[Any, str]) -> Any:
         return ["const", str(array.dtype), list(array.shape), digest]
     value = getattr(expr, "value", None)
     return _plain(value) if isinstance(value, int | float) else str(expr)
-
-
-def _attributes(attrs: Any) -> dict[str, Any]:
-    return {name: _plain(getattr(attrs, name)) for name in sorted(names_of(attrs))}
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """How an option of `compile` is written on a command line: from text to its value, and back."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -73,7 +73,6 @@ def _checked(pairs: Iterable[tuple[Any, Any]]) -> Iterable[FrozenInput]:
         except ValueError:  # rows of unequal length
             array = np.asarray(None)
         if not isinstance(name, str) or array.dtype.hasobject or array.dtype.kind in "USMmc":
-            raise OptionError(
-                f"freeze: {name!r}: {value!r}: an input name and an array of numbers are needed", fix=_FIX
-            )
+            wrong = f"freeze: {name!r}: {value!r}: an input name and an array of numbers are needed"
+            raise OptionError(wrong, fix=_FIX)
         yield FrozenInput.of(name, array)

@@ -1,12 +1,10 @@
 """The options `shapes`, `dims` and `specialize`, checked."""
 
-from __future__ import annotations
-
 import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import OptionError, did_you_mean
+from ..errors import OptionError, choose_of
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 #: Sizes of a batch without bounds that have programs, unless `specialize` says otherwise.
@@ -32,10 +30,8 @@ def checked_shapes(shapes: Any) -> Shapes:
         except (TypeError, ValueError):
             dims, name = None, pair
         if not isinstance(name, str) or dims is None:
-            raise OptionError(
-                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
-                fix=_SHAPES,
-            )
+            wrong = "every entry is an input name and a tuple of whole numbers, 0 or more, or names"
+            raise OptionError(f"shapes={shapes!r}: {wrong}", fix=_SHAPES)
         checked.append((name, dims))
     return tuple(sorted(checked, key=lambda pair: pair[0]))
 
@@ -98,7 +94,7 @@ def check_names(option: str, pairs: Iterable[tuple[str, Any]], names: Sequence[s
     """
     for name, _ in pairs:
         if name not in names:
-            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names) or 'none'}"
+            fix = choose_of(name, "symbolic dimensions", names)
             raise OptionError(f"{option}: no dimension of {model} is {name!r}", fix=fix)
 
 

@@ -6,13 +6,13 @@ present.0.key -> past.0.key        stateN -> state        h_out -> h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptionError, did_you_mean
+from ..errors import OptionError, choose_of
 
 if TYPE_CHECKING:
-    from ...runtime.spec import TensorSpec
+    from ...runtime.spec import Specs, TensorSpec
 
 #: Pairs are to be recognized by their names.
 AUTO = "auto"
@@ -49,15 +49,12 @@ def checked_state(value: Any) -> State:
 
 
 def _is_rows(value: Any) -> bool:
-    return (
-        isinstance(value, Iterable)
-        and not isinstance(value, str)
-        and all(isinstance(row, tuple | list) for row in value)
-    )
+    rows = isinstance(value, Iterable) and not isinstance(value, str)
+    return rows and all(isinstance(row, tuple | list) for row in value)
 
 
 def state_pairs(
-    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes = frozenset()
+    state: State, inputs: Specs, outputs: Specs, model: str, grows: Axes = frozenset()
 ) -> tuple[tuple[int, int], ...]:
     """The numbers of each output that is a state, and of the input that takes it.
 
@@ -77,9 +74,8 @@ def state_pairs(
     for output, taken in state:
         for name, what, names in ((output, "output", of_output), (taken, "input", of_input)):
             if name not in names:
-                choices = f"{what}s: {', '.join(names) or 'none'}"
                 wrong = f"{model}: state={{{output!r}: {taken!r}}}: there is no {what} {name!r}"
-                raise OptionError(wrong, fix=did_you_mean(name, list(names)) + choices)
+                raise OptionError(wrong, fix=choose_of(name, f"{what}s", names))
         one, other = outputs[of_output[output]], inputs[of_input[taken]]
         if wrong := _difference(one, other, grows):
             fix = "a state has one shape and dtype in all calls: pad it to its largest size, or leave it out of state="
@@ -90,9 +86,8 @@ def state_pairs(
 
 def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
     """(name of an input, axis) of all that are symbolic."""
-    return frozenset(
-        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if isinstance(dim, str)
-    )
+    dims = ((spec.name, axis, dim) for spec in inputs for axis, dim in enumerate(spec.shape))
+    return frozenset((name, axis) for name, axis, dim in dims if isinstance(dim, str))
 
 
 def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
@@ -104,9 +99,7 @@ def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
     return f"output {output.name!r} is {output}, and input {taken.name!r} is {taken}"
 
 
-def _recognized(
-    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes
-) -> tuple[tuple[int, int], ...]:  # fmt: skip
+def _recognized(inputs: Specs, outputs: Specs, model: str, grows: Axes) -> tuple[tuple[int, int], ...]:
     """Pairs whose names are usual, and whose tensors are alike.
 
     Raises:

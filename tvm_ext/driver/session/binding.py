@@ -1,7 +1,5 @@
 """IOBinding: inputs and outputs in memory that the caller names once, and uses again for every call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError
-from ...runtime.memory.arrays import memory_at
+from ...runtime.memory.arrays import Arrays, memory_at
 from .ort_values import memory_of, ort_value_of
 
 
@@ -128,7 +126,7 @@ class IOBinding:
             raise InputError("no output is bound", fix=f"bind_output of one of {self._names['output']}")
         return list(self._outputs), self._inputs
 
-    def store(self, results: Sequence[np.ndarray]) -> None:
+    def store(self, results: Arrays) -> None:
         """Put the outputs of a run where they belong.
 
         Raises:

@@ -1,7 +1,5 @@
 """A process that compiles one model for the session that started it: it reads jobs, and writes artifacts."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

@@ -6,8 +6,6 @@ took 5 ms or more, and the longest 15; with a process one in a hundred took 0.2 
 the program was loaded.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

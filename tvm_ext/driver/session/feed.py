@@ -1,7 +1,5 @@
 """What a caller passes in, as arrays that fit the model, and the shapes that decide which program runs them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

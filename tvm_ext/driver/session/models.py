@@ -1,7 +1,5 @@
 """What a session runs: a model of one program, or one with free dimensions and a program a set of input shapes."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -229,9 +227,8 @@ def _free_model(
     overridable = [_input(arg, tuple(arg.shape)) for arg in stand_in.overridable]
     described = [replace(arg, shape=_shown(arg, one)) for arg, one in zip(stand_in.inputs, inputs, strict=True)]
     free = [one for one in inputs if one.dims is not None and _is_free(stated.get(one.name))]
-    options = options.named(
-        {**dict(options.shapes), **{one.name: named_dims(one.name, one.dims or ()) for one in free}}
-    )
+    names = {one.name: named_dims(one.name, one.dims or ()) for one in free}
+    options = options.named({**dict(options.shapes), **names})
     for option, pairs in (("dims", options.dims), ("specialize", options.specialize)):
         check_names(option, pairs, [symbol.name for symbol in options.symbols], name)
     programs = Programs(Compiler(source, options), *policy)

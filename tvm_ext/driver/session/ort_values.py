@@ -1,7 +1,5 @@
 """onnxruntime's values (`OrtValue`) and numpy's arrays, of every element type that both have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -12,13 +12,9 @@ growing length, each shape once, compile nothing; more shapes in turn than there
 and do not compile in circles; and shapes that nobody asks for any more make room.
 """
 
-from __future__ import annotations
-
 import contextlib
-import os
 import threading
 import time
-import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +23,7 @@ from ...core.errors import InputError, essence
 from ...core.options import Shapes
 from ...core.progress import Progress
 from ...runtime.model import CompiledModel
+from ...runtime.pool.forks import renew_after_fork
 from .bounds import Bounds
 from .compiling import Compiler
 from .report import SessionReport, ShapesRow, text_of
@@ -111,7 +108,7 @@ class Programs:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._new_locks()
-        _all_programs.add(self)
+        renew_after_fork(self, Programs._forked)
 
     def _new_locks(self) -> None:
         self._changed = threading.Condition()  # of everything here
@@ -147,7 +144,11 @@ class Programs:
         """The program of an entry, after its compile was begun, or waited for, if it is time for that."""
         with self._changed:
             if entry.program is None and self._on_miss == "error":
-                raise self._missing(entry, shapes)
+                there, reason = "; ".join(one.text for one in self._held) or "none", entry.reason or entry.beyond
+                why = f" ({reason})" if reason else ""
+                wider = ", and dims= states wider bounds" if entry.beyond else ""
+                wrong = f"no program for the inputs {text_of(shapes)}{why}; compiled: {there}"
+                raise InputError(wrong, fix=f"session.compile_for(shapes) compiles for more{wider}")
             wanted = self._is_wanted(entry)
             if self._on_miss == "onnxruntime" and wanted:
                 self._enqueue(entry)
@@ -255,13 +256,6 @@ class Programs:
                 sets, calls = self._forgotten
                 self._forgotten = sets + 1, calls + oldest.calls[False]
 
-    def _missing(self, entry: _Entry, shapes: Shapes) -> InputError:
-        there = "; ".join(one.text for one in self._held) or "none"
-        reason = entry.reason or entry.beyond
-        wrong = f"no program for the inputs {text_of(shapes)}{f' ({reason})' if reason else ''}; compiled: {there}"
-        wider = ", and dims= states wider bounds" if entry.beyond else ""
-        return InputError(wrong, fix=f"session.compile_for(shapes) compiles for more{wider}")
-
     # ------------------------------------------------------------------------------------------- compiling
     def _enqueue(self, entry: _Entry) -> None:
         if self._closed:
@@ -352,14 +346,3 @@ class Programs:
             if entry.state in _PENDING:
                 entry.state = MISSED
         self._compiler.forked()
-
-
-_all_programs: weakref.WeakSet[Programs] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for programs in list(_all_programs):
-        programs._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)

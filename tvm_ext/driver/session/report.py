@@ -1,7 +1,5 @@
 """What a session was asked for, and what it compiled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """InferenceSession: a drop-in for onnxruntime's, over compiled programs."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -68,18 +66,10 @@ class InferenceSession:
     """
 
     def __init__(
-        self,
-        path_or_bytes: Any,
-        sess_options: Any = None,
-        providers: Sequence[Any] | None = None,
-        provider_options: Sequence[Any] | None = None,
-        *,
-        on_miss: str = "onnxruntime",
-        max_programs: int = 8,
-        compile_after: int | None = None,
-        any_size: bool = True,
-        **compile_options: Any,
-    ) -> None:
+        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Any] | None = None, *, on_miss: str = "onnxruntime", max_programs: int = 8,
+        compile_after: int | None = None, any_size: bool = True, **compile_options: Any
+    ) -> None:  # fmt: skip
         if on_miss not in ON_MISS:
             raise OptionError(f"on_miss={on_miss!r}: choose {' or '.join(map(repr, ON_MISS))}")
         after = (1 if on_miss == "wait" else 2) if compile_after is None else compile_after
@@ -130,9 +120,8 @@ class InferenceSession:
             RunError: the program, or onnxruntime, stopped.
         """
         if run_options is not None and type(run_options).__name__ != "RunOptions":
-            raise InputError(
-                f"run_options is {type(run_options).__name__}", fix="give onnxruntime.RunOptions(), or None"
-            )
+            wrong = f"run_options is {type(run_options).__name__}"
+            raise InputError(wrong, fix="give onnxruntime.RunOptions(), or None")
         return self._model.run(self._checked_names(output_names), input_feed, run_options)
 
     def run_with_ort_values(

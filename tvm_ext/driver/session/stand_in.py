@@ -1,10 +1,6 @@
 """onnxruntime as the stand-in for programs that are not there."""
 
-from __future__ import annotations
-
 import ctypes
-import os
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +8,7 @@ import numpy as np
 
 from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import InputError, RunError, essence, failure
+from ...runtime.pool.forks import renew_after_fork
 from .node_args import NodeArg, dtype_of
 from .ort_values import array_of, has_arrays, ort_value_of
 
@@ -46,7 +43,7 @@ class StandIn:
         self.overridable = tuple(map(NodeArg.of_onnxruntime, replaceable))
         dtypes = (dtype_of(arg.type) for arg in (*self.inputs, *self.outputs, *self.overridable))
         self._arrays_only = all(map(has_arrays, dtypes))
-        _stand_ins.add(self)
+        renew_after_fork(self, StandIn._forked)
 
     def run(self, names: Sequence[str], arrays: Mapping[str, Any], run_options: Any = None) -> list[Any]:
         """Outputs of a call, in the order of `names`.
@@ -60,7 +57,7 @@ class StandIn:
             InputError: onnxruntime finds that the inputs do not fit.
             RunError: it stopped.
         """
-        session = self._session or self._reopened()
+        session = self._session = self._session or session_of(*self._how)
         values: dict[str, Any] = {**arrays, **self._frozen}
         try:
             if self._arrays_only:
@@ -70,17 +67,9 @@ class StandIn:
         except Exception as error:
             if type(error).__name__ == "InvalidArgument":
                 raise InputError(f"onnxruntime does not take the inputs: {essence(error)}") from error
-            raise failure(
-                RunError,
-                "onnxruntime stopped",
-                error,
-                fix="onnxruntime runs shapes without a program; its message says what it cannot do",
-            ) from error
+            fix = "onnxruntime runs shapes without a program; its message says what it cannot do"
+            raise failure(RunError, "onnxruntime stopped", error, fix) from error
         return [array_of(value, f"output {name!r}") for name, value in zip(names, results, strict=True)]
-
-    def _reopened(self) -> Any:
-        self._session = session_of(*self._how)
-        return self._session
 
     def _forked(self) -> None:
         """In a forked process a session has no threads, and waits for them for ever, even to be deleted."""
@@ -93,14 +82,3 @@ def _as_stated(value: np.ndarray, arg: Any) -> np.ndarray:
     """A frozen value in the dtype of its input; a plain number stands for one element, as in a compile."""
     dtype = dtype_of(arg.type) or value.dtype
     return value.astype(dtype).reshape(value.shape or (1,) * len(arg.shape))
-
-
-_stand_ins: weakref.WeakSet[StandIn] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for stand_in in list(_stand_ins):
-        stand_in._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)

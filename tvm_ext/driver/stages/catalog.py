@@ -4,11 +4,9 @@ onnx -> relax -> grouped -> layout -> scheduled -> (machine code)
                               tir: its kernels      llvm, asm, program
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from ...core.errors import OptionError, did_you_mean
+from ...core.errors import OptionError, choose_of
 from ...core.graph.ownership import IMPORT
 
 
@@ -59,4 +57,4 @@ def stage_named(name: str) -> Stage:
     for stage in STAGES:
         if stage.name == name:
             return stage
-    raise OptionError(f"there is no stage {name!r}", fix=f"{did_you_mean(name, NAMES)}stages: {', '.join(NAMES)}")
+    raise OptionError(f"there is no stage {name!r}", fix=choose_of(name, "stages", NAMES))

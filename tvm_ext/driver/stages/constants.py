@@ -11,17 +11,16 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.ir import GenericConst
 
 from ...core.errors import StageError, did_you_mean
+from ...runtime.memory.arrays import NamedArrays
 from .manifest import read_manifest
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
 
 #: Kinds of dtypes that numpy's own file format knows; arrays of others are kept as bytes.
 _NATIVE = "biufc"
@@ -60,7 +59,7 @@ class Constants:
     """
 
     def __init__(
-        self, path: Path, arrays: Mapping[str, np.ndarray], names: set[str], stated: Mapping[str, Mapping[str, Any]]
+        self, path: Path, arrays: NamedArrays, names: set[str], stated: Mapping[str, Mapping[str, Any]]
     ) -> None:
         self._path, self._arrays, self._names, self._stated = path, arrays, names, stated
         self._made: dict[str, GenericConst] = {}
@@ -70,7 +69,8 @@ class Constants:
             wrong = f"{self._path.name} has no tensor {name!r}; {did_you_mean(name, self._names)}"
             raise AttributeError(wrong.rstrip("; "))
         if name not in self._made:
-            self._made[name] = _constant(self._array(name))
+            array = self._array(name)
+            self._made[name] = relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))
         return self._made[name]
 
     def _array(self, name: str) -> np.ndarray:
@@ -97,7 +97,3 @@ def from_bytes(data: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarr
 @functools.cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
-
-
-def _constant(array: np.ndarray) -> GenericConst:
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

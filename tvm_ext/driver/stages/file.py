@@ -3,8 +3,6 @@
 Reading one runs it, as Python does with a file that is imported: go on only from files of your own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import linecache
@@ -16,15 +14,14 @@ import types
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import IRModule
 
 from ...core.errors import StageError
 from ...runtime.files import path_of
 from .constants import Constants
 from .manifest import Manifest, read_manifest
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
 
 #: Names of the classes in a stage file: the module, and the groups that its kernels were made of.
 MODULE, GROUPS = "Module", "Groups"
@@ -105,9 +102,8 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise StageError(
-            f"there is no file {str(path)!r}", fix="`tvm-ext compile MODEL --dump-dir FOLDER` writes some"
-        ) from None
+        fix = "`tvm-ext compile MODEL --dump-dir FOLDER` writes some"
+        raise StageError(f"there is no file {str(path)!r}", fix=fix) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StageError(f"{str(path)!r} cannot be read: {error}") from error
 

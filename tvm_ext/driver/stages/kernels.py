@@ -3,15 +3,15 @@
 T.func_attr({"tvm_ext.recipe": "dense", "tvm_ext.config": "{'tile_o': 2, ...}"})   ->   Plan(dense, match, {...}, cost)
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.errors import did_you_mean
+from tvm import relax, tirx
+
+from ...core.errors import choose_of
 from ...core.graph.nodes import kernels_of
 from ...core.group import CONFIG, RECIPE, Group
 from ...core.passes import CompileContext
@@ -20,9 +20,6 @@ from ...core.recipe import Config, Match, Miss, Recipe
 from ...schedules import generic, recipes
 from ...schedules.recipes import layout_transform
 from .file import StageFile
-
-if TYPE_CHECKING:
-    from tvm import relax, tirx
 
 
 def attach_plans(base: StageFile, ctx: CompileContext, *, scheduled: bool) -> None:
@@ -57,15 +54,13 @@ def _attach(
     kernel.config = _config(kernel, recipe, match, str(attrs.get(CONFIG, "{}")), base, ctx)
     kernel.plan = Plan(recipe, match, kernel.config, kernel.estimate)
     if not scheduled:
-        kernel.schedule = functools.partial(
-            recipe.schedule, match=match, config=kernel.config, machine=ctx.machine
-        )  # fmt: skip
+        kernel.schedule = functools.partial(recipe.schedule, match=match, config=kernel.config, machine=ctx.machine)
 
 
 def _recipe(kernel: Kernel, base: StageFile) -> Recipe:
     known = {recipe.name: recipe for recipe in recipes()}
     if kernel.recipe not in known:
-        fix = f"{did_you_mean(kernel.recipe, known)}recipes: {', '.join(known)}"
+        fix = choose_of(kernel.recipe, "recipes", known)
         raise base.error(kernel.name, f"kernel {kernel.name!r}: there is no recipe {kernel.recipe!r}", fix)
     return known[kernel.recipe]
 

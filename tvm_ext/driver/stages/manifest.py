@@ -1,7 +1,5 @@
 """The manifest of a stage file: NAME.json beside it, with all that a compile needs to go on and is not in the text."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

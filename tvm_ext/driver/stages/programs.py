@@ -4,8 +4,6 @@
 LOAD ...
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,16 +1,15 @@
 """Goes on from a stage file: what is left of the pipeline runs on the module that the file makes, edited or not."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from tvm import relax
+from tvm.ir import IRModule
 
 from ...core.errors import OptionError, PassError, StageError, TvmExtError
 from ...core.graph.ownership import Role
@@ -31,9 +30,6 @@ from .file import StageFile, read_stage
 from .kernels import attach_plans
 from .programs import base_of, with_programs
 from .state import context_of, options_of
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
 
 
 def resume(path: str | os.PathLike[str]) -> CompiledModel:
@@ -100,9 +96,8 @@ def _context(base: StageFile) -> CompileContext:
         options = options_of(manifest.options)
         return context_of(manifest.context, options, machine, lambda name: getattr(base.weights, name))
     except OptionError as error:
-        raise StageError(
-            f"{base.path.with_suffix('.json')}: {error.message}", fix=error.fix or "dump the stages again"
-        ) from error
+        fix = error.fix or "dump the stages again"
+        raise StageError(f"{base.path.with_suffix('.json')}: {error.message}", fix=fix) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         wrong = f"{base.path.with_suffix('.json')}: damaged: {type(error).__name__}: {error}"
         raise StageError(wrong, fix="dump the stages again") from error

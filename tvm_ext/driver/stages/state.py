@@ -1,10 +1,10 @@
 """What a compile has decided by a stage, as plain JSON values, and back."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GenericConst
 
 from ...core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ...core.graph.ownership import Owner, Ownership
@@ -16,10 +16,8 @@ from ...core.passes import CompileContext, Event, PassReport
 from ...core.plan import Kernel
 from ...core.settings.frozen import FrozenInput
 from ...runtime.plain import read
+from ...runtime.table import plain, plain_named
 from ..lower import new_context
-
-if TYPE_CHECKING:
-    from tvm.ir import GenericConst
 
 
 def options_state(options: CompileOptions) -> dict[str, Any]:
@@ -63,7 +61,8 @@ def context_state(ctx: CompileContext) -> dict[str, Any]:
     if ctx.precision is not None:
         state["precision"] = ctx.precision.as_dict()
     if ctx.offload is not None:
-        state["offload"] = _offload_state(ctx.offload)
+        regions = [plain_named(one, *_REGION) for one in ctx.offload.regions]
+        state["offload"] = {"backend": ctx.offload.backend, "regions": regions, "places": plain(ctx.offload.places)}
     return state
 
 
@@ -77,9 +76,15 @@ def context_of(
     """
     provenance = Provenance.of_state(state["provenance"])
     ctx = new_context(options, machine, provenance)
-    ctx.ownership = _ownership(state["ownership"])
-    ctx.reports += [_report(row) for row in state["passes"]]
-    ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}
+    owned = state["ownership"]
+    ctx.ownership = Ownership(owned["types"])
+    ctx.ownership.gone = {node: Owner(*row) for node, row in owned["gone"].items()}
+    ctx.ownership.passes = {node: [(name, what) for name, what in rows] for node, rows in owned["passes"].items()}
+    for row in state["passes"]:
+        fired, skipped = (tuple(Event(*event) for event in row[kind]) for kind in ("fired", "skipped"))
+        ctx.reports.append(PassReport(row["name"], fired, skipped, row["seconds"]))
+    for name, row in state["kernels"].items():
+        ctx.kernels[name] = Kernel(name, **{key: value for key, value in row.items() if key != "group"})
     if "precision" in state:
         ctx.precision = PrecisionPlan.of_dict(state["precision"])
     if "offload" in state:
@@ -93,40 +98,13 @@ def _kernel_state(kernel: Kernel) -> dict[str, Any]:
     return {name: getattr(kernel, name) for name in names} | group
 
 
-def _kernel_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "group"}
-
-
-def _ownership(state: Mapping[str, Any]) -> Ownership:
-    made = Ownership(state["types"])
-    made.gone = {node: Owner(*row) for node, row in state["gone"].items()}
-    made.passes = {node: [(name, what) for name, what in rows] for node, rows in state["passes"].items()}
-    return made
-
-
-def _report(row: Mapping[str, Any]) -> PassReport:
-    fired, skipped = (tuple(Event(*event) for event in row[kind]) for kind in ("fired", "skipped"))
-    return PassReport(row["name"], fired, skipped, row["seconds"])
-
-
-_REGION = ("name", "backend", "module", "kernel", "seconds", "host_seconds", "facts")
-
-
-def _offload_state(plan: OffloadPlan) -> dict[str, Any]:
-    regions = []
-    for one in plan.regions:
-        row = {name: getattr(one, name) for name in _REGION}
-        row |= {"nodes": list(one.nodes), "composites": [[pattern, list(ops)] for pattern, ops in one.composites]}
-        regions.append(row | {"facts": dict(one.facts)})
-    return {"backend": plan.backend, "regions": regions, "places": {k: list(v) for k, v in plan.places.items()}}
+_REGION = ("name", "backend", "module", "kernel", "nodes", "composites", "seconds", "host_seconds", "facts")
 
 
 def _offload_plan(state: Mapping[str, Any], constant_of: Callable[[str], GenericConst]) -> OffloadPlan:
     regions = []
     for row in state["regions"]:
-        fields = {name: row[name] for name in _REGION}
-        composites = tuple((pattern, tuple(ops)) for pattern, ops in row["composites"])
-        program = constant_of(row["program"])
-        regions.append(OffloadedRegion(**fields, program=program, nodes=tuple(row["nodes"]), composites=composites))
-    places = {node: (place, reason) for node, (place, reason) in state["places"].items()}
-    return OffloadPlan(state["backend"], regions, places)
+        composites = read(tuple[tuple[str, tuple[str, ...]], ...], row["composites"])
+        read_back = {"program": constant_of(row["program"]), "nodes": tuple(row["nodes"]), "composites": composites}
+        regions.append(OffloadedRegion(**{**row, **read_back}))
+    return OffloadPlan(state["backend"], regions, read(dict[str, tuple[str, str]], state["places"]))

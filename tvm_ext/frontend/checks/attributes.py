@@ -3,8 +3,6 @@
 What a value out of it means, everybody reads in a way of his own.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 
@@ -104,7 +102,5 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
 
 
 def _wrong(node: onnx.NodeProto, name: str, value: object, wanted: str, model: str) -> ModelError:
-    return ModelError(
-        f"{model}: node {node_label(node)!r} ({node.op_type}): attribute {name!r} is {value}; {wanted} is needed",
-        fix="export the model again",
-    )
+    wrong = f"attribute {name!r} is {value}; {wanted} is needed"
+    return ModelError(f"{model}: node {node_label(node)!r} ({node.op_type}): {wrong}", fix="export the model again")

@@ -3,8 +3,6 @@
 f0(x) = f1(f1(x)), f1(x) = f2(f2(x)), ...   a file of a kilobyte, and 2^n nodes
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import onnx
@@ -44,14 +42,11 @@ def _size(
                 way = " -> ".join(name for _, name, _ in (*callers[callers.index(key) :], key))
                 raise ModelError(f"{model}: functions call each other in a circle: {way[:300]}", fix="export it again")
             if len(callers) == _DEEPEST:
-                raise UnsupportedError(
-                    f"{model}: functions call each other more than {_DEEPEST} deep", fix="inline them: onnx.inliner"
-                )
+                wrong = f"{model}: functions call each other more than {_DEEPEST} deep"
+                raise UnsupportedError(wrong, fix="inline them: onnx.inliner")
             sizes[key] = _size(bodies[key], bodies, sizes, (*callers, key), model)
         total += sizes.get(key, 1)
         if total > _MOST_NODES:
-            raise UnsupportedError(
-                f"{model}: its functions become more than {_MOST_NODES} nodes",
-                fix="call fewer of them: each call becomes the nodes of its function",
-            )
+            fix = "call fewer of them: each call becomes the nodes of its function"
+            raise UnsupportedError(f"{model}: its functions become more than {_MOST_NODES} nodes", fix=fix)
     return total

@@ -1,7 +1,5 @@
 """Checks a model before it is imported, so that what is wrong is named in the model's own words."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +14,7 @@ from ..naming import node_label
 from ..reading.reader import Source
 from ..reading.shapes import NO_NUMBERS, input_specs, type_name
 from ..reading.tensors import array_of, count_nonfinite
-from ..reading.walk import graph_tensors
+from ..reading.walk import Opsets, Types, graph_tensors
 from .attributes import check_attributes
 from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
@@ -60,11 +58,11 @@ class Checked:
     graph: onnx.GraphProto
     nodes: tuple[onnx.NodeProto, ...]
     opset: int
-    opsets: Mapping[str, int]
+    opsets: Opsets
     inputs: tuple[TensorSpec, ...]
     weights: Mapping[str, np.ndarray]
     warnings: tuple[str, ...]
-    types: Mapping[str, onnx.TypeProto]
+    types: Types
     shared: Shared | None = None
 
 
@@ -107,7 +105,7 @@ def _nodes(source: Source) -> tuple[onnx.ModelProto, int, list[onnx.NodeProto]]:
 
 
 def _contents(
-    proto: onnx.ModelProto, nodes: list[onnx.NodeProto], opsets: Mapping[str, int], name: str, operators: bool
+    proto: onnx.ModelProto, nodes: list[onnx.NodeProto], opsets: Opsets, name: str, operators: bool
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The weights, and warnings, of a model whose operators and attributes are checked, unless `operators` is False."""
     if operators:
@@ -159,11 +157,8 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     if all(o.domain != _UNCHECKED for o in imports):
         imports.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
     listed = {value.name for value in graph.input}
-    weights = [
-        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in graph.initializer
-        if tensor.name not in listed
-    ]
+    alone = (tensor for tensor in graph.initializer if tensor.name not in listed)
+    weights = [onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in alone]
     known = [_foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes]
     bare = onnx.helper.make_graph(known, graph.name or "graph", [*graph.input, *weights], graph.output)
     skeleton = onnx.helper.make_model(bare, opset_imports=imports, ir_version=proto.ir_version)

@@ -1,7 +1,5 @@
 """Checks that a graph holds together: names made once, every value made by somebody, nodes in an order that works."""
 
-from __future__ import annotations
-
 import graphlib
 import heapq
 from collections.abc import Iterable, Iterator
@@ -32,10 +30,10 @@ def check_names(graph: onnx.GraphProto, model: str) -> None:
         makers[name] = maker
     for output in graph.output:
         if output.name not in makers:
-            raise ModelError(
-                f"{model}: no node makes output {output.name!r}; {_known(makers)}",
-                fix="the graph is incomplete: " + _REPAIR,
-            )
+            last = ", ".join(map(repr, [*makers][-3:]))
+            known = f"the last values made are {last}" if makers else "it makes no values at all"
+            wrong = f"{model}: no node makes output {output.name!r}; {known}"
+            raise ModelError(wrong, fix="the graph is incomplete: " + _REPAIR)
 
 
 def _makers(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
@@ -43,11 +41,6 @@ def _makers(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
     yield from ((tensor.name, "an initializer") for tensor in graph.initializer)
     for node in graph.node:
         yield from ((output, f"node {node_label(node)!r}") for output in node.output if output)
-
-
-def _known(names: Iterable[str]) -> str:
-    names = list(names)
-    return f"the last values made are {', '.join(map(repr, names[-3:]))}" if names else "it makes no values at all"
 
 
 def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
@@ -63,10 +56,8 @@ def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
     for node in graph.node:
         reads = list(dict.fromkeys(reads_of(node)))
         if lost := [name for name in reads if name not in maker and name not in held]:
-            raise ModelError(
-                f"{model}: node {node_label(node)!r} reads {lost[0]!r}, which no node, input or initializer makes",
-                fix=_REPAIR,
-            )
+            wrong = f"reads {lost[0]!r}, which no node, input or initializer makes"
+            raise ModelError(f"{model}: node {node_label(node)!r} {wrong}", fix=_REPAIR)
         needs.append({maker[name] for name in reads if name in maker})
     sorter = graphlib.TopologicalSorter(dict(enumerate(needs)))
     try:

@@ -7,8 +7,6 @@ Node by node: what ONNX infers of a node may be nonsense (a Resize by NaN gives 
 it is asked about the next node with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +22,7 @@ from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
 from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
+from ..reading.walk import Opsets, Types, opset_imports
 from .refusal import UNFIT
 
 #: Elements of a constant that inference may want to see: shapes, axes.
@@ -77,9 +76,7 @@ def inferred_types(
     return known
 
 
-def check_inner(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto], model: str
-) -> None:
+def check_inner(node: onnx.NodeProto, versions: Opsets, types: Types, model: str) -> None:
     """See that a node of a branch, a loop or a definition takes what it gets.
 
     Args:
@@ -94,13 +91,12 @@ def check_inner(
     schema = _schema(node, versions)
     if schema is not None and all(name in types for name in node.input if name):
         _check_inputs(schema, node, types, model)
-        _outputs(schema, node, types, {}, [helper.make_opsetid(*version) for version in versions.items()], model)
+        _outputs(schema, node, types, {}, opset_imports(versions), model)
 
 
 def types_of_outputs(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
-    values: Mapping[str, np.ndarray] = {},
-) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    node: onnx.NodeProto, versions: Opsets, types: Types, values: Mapping[str, np.ndarray] = {}
+) -> dict[str, onnx.TypeProto]:
     """Output -> type, of one node; nothing where inference does not know, or makes no sense.
 
     Args:
@@ -111,9 +107,8 @@ def types_of_outputs(
     if schema is None or not all(name in types and types[name].WhichOneof("value") for name in node.input if name):
         return {}
     data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
-    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
-        inferred = _outputs(schema, node, types, data, imports, "")
+        inferred = _outputs(schema, node, types, data, opset_imports(versions), "")
     except ModelError:
         return {}
     return {name: kind for name, kind in inferred.items() if is_sensible(kind)}
@@ -126,7 +121,7 @@ def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterat
         yield tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
 
-def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
+def _schema(node: onnx.NodeProto, versions: Opsets) -> Any:
     """The schema of a node that can be asked about; None of one with graphs inside, or of an unknown operator."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
@@ -140,7 +135,7 @@ def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
     return None if schema.deprecated else schema  # onnx infers nothing of a version that was withdrawn
 
 
-def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], model: str) -> None:
+def _check_inputs(schema: Any, node: onnx.NodeProto, known: Types, model: str) -> None:
     """A node's inputs are there, and of element types that its operator takes, equal ones where it says so.
 
     Raises:
@@ -157,13 +152,12 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
         wanted = bound.setdefault(formal.type_str, kind) if formal.is_homogeneous else kind
         if kind not in formal.types or kind != wanted:
             choices = wanted if kind in formal.types else ", ".join(sorted(formal.types)[:8])
-            raise ModelError(
-                f"{model}: {_maker(node)}: input {number}, {name!r}, is {kind}; {choices} is needed", fix=_UNFIT
-            )
+            wrong = f"{model}: {_maker(node)}: input {number}, {name!r}, is {kind}; {choices} is needed"
+            raise ModelError(wrong, fix=_UNFIT)
 
 
 def _outputs(
-    schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto],
+    schema: Any, node: onnx.NodeProto, known: Types, data: Mapping[str, onnx.TensorProto],
     imports: list[onnx.OperatorSetIdProto], model: str,
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
     names = [name for name in node.input if name]
@@ -230,14 +224,12 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
     known = [d for d in dims if d is not None]
     if len(dims) > MOST_DIMENSIONS or min(known, default=0) < 0 or math.prod(known) > MOST_ELEMENTS:
         shape = text_of(dims[: MOST_DIMENSIONS + 1])
-        raise UnsupportedError(
-            f"{model}: {what} has shape {shape}; 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
-            "work",
-            fix="give smaller shapes; a size may also come from a constant of the model",
-        )
+        wrong = f"{shape}; 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions work"
+        fix = "give smaller shapes; a size may also come from a constant of the model"
+        raise UnsupportedError(f"{model}: {what} has shape {wrong}", fix=fix)
 
 
-def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, onnx.TypeProto], model: str) -> None:
+def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Types, model: str) -> None:
     """An output has the element type that it states.
 
     Raises:
@@ -248,15 +240,10 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
         kind = known[output.name].tensor_type.elem_type if output.name in known else 0
         if stated and kind and stated != kind:
             both = f"{type_name(stated)} and has {type_name(kind)}"
-            raise ModelError(
-                f"{model}: output {output.name!r} states elements of type {both}",
-                fix=_UNFIT,
-            )
+            raise ModelError(f"{model}: output {output.name!r} states elements of type {both}", fix=_UNFIT)
 
 
-def check_shapes(
-    inferred: Mapping[str, onnx.TypeProto], values: Mapping[str, Any], makers: Mapping[str, str], model: str
-) -> None:
+def check_shapes(inferred: Types, values: Mapping[str, Any], makers: Mapping[str, str], model: str) -> None:
     """Compare what converters made with what ONNX says.
 
     Args:
@@ -274,7 +261,5 @@ def check_shapes(
         check_size(shape, what, model)
         wanted = dims_known(inferred[name]) if name in inferred else None
         if wanted is not None and not agree(wanted, shape):
-            raise UnsupportedError(
-                f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}",
-                fix=UNFIT,
-            )
+            wrong = f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}"
+            raise UnsupportedError(wrong, fix=UNFIT)

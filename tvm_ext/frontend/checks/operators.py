@@ -1,7 +1,5 @@
 """Which ONNX versions, domains and operators can be imported; what cannot is named before anything is converted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +9,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...core.errors import ModelError, UnsupportedError
 from ...ops.table import operators
+from ...runtime.table import few
 from ..control_flow.functions import has_definition
 from ..control_flow.sequences import SEQUENCES
 from ..converters import FOREIGN, own_converter
@@ -45,10 +44,9 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
         ModelError: no version of the standard operators is stated, or two of one domain.
     """
     if not OLDEST_IR <= proto.ir_version <= onnx.IR_VERSION:
-        raise UnsupportedError(
-            f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work",
-            fix="export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package",
-        )
+        fix = "export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package"
+        wrong = f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work"
+        raise UnsupportedError(wrong, fix=fix)
     newest = onnx.defs.onnx_opset_version()
     stated = {("" if o.domain in _DEFAULT else o.domain, o.version) for o in proto.opset_import}
     if len({domain for domain, _ in stated}) < len(stated) or any(not 0 <= v < _MOST_VERSION for _, v in stated):
@@ -60,10 +58,8 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
             raise ModelError(f"{model}: states no opset of the standard operators", fix="export the model again")
         return newest  # for none of its nodes; what they are is for check_operators to say
     if not OLDEST_OPSET <= versions[0] <= newest:
-        raise UnsupportedError(
-            f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work",
-            fix="export with an opset in that range, or onnx.version_converter.convert_version(model, 17)",
-        )
+        fix = "export with an opset in that range, or onnx.version_converter.convert_version(model, 17)"
+        raise UnsupportedError(f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work", fix=fix)
     return versions[0]
 
 
@@ -97,28 +93,20 @@ def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], 
         return
     lines = []
     for (op_type, domain, reason), labels in wrong.items():
-        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        lines.append(f"node {labels[0]!r}{more}: operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}")
+        what = f"operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}"
+        lines.append(f"node {few([*map(repr, labels)], 1)}: {what}")
     kind = ModelError if all(key[2].startswith(_TOO_NEW) for key in wrong) else UnsupportedError
     raise kind(f"{model}: " + "\n  ".join(lines), fix=FIX)
 
 
 _TOO_NEW = "came with opset "
 #: Operators that no converter is planned for -> why.
-WHY = (
-    dict.fromkeys(
-        (name for row in operators() if row.random for name in row.onnx),
-        ": its output is random, and a compiled program gives the same for the same inputs",
-    )
-    | dict.fromkeys(
-        ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-        ": it works on strings or on files of images; do so before the model",
-    )
-    | dict.fromkeys(
-        ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"),
-        ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)",
-    )
-)
+WHY = {name: ": its output is random, and a compiled program gives the same for the same inputs"
+       for row in operators() if row.random for name in row.onnx}  # fmt: skip
+_STRINGS = ": it works on strings or on files of images; do so before the model"
+WHY |= dict.fromkeys(("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _STRINGS)
+_MAPS = ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)"
+WHY |= dict.fromkeys(("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"), _MAPS)
 
 
 def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:

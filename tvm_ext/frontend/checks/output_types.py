@@ -1,7 +1,5 @@
 """Types of what one node makes, whoever knows its operator: ONNX's inference, or else onnxruntime."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,7 @@ from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import ArtifactError, ProgramError
-from ..reading.walk import attribute, inner_graphs
+from ..reading.walk import Opsets, Types, attribute, inner_graphs, opset_imports
 from .graph_order import reads_of
 from .inference import dims_known, types_of_outputs
 
@@ -22,9 +20,8 @@ _WORDS = {"float": "FLOAT", "double": "DOUBLE"}
 
 
 def output_types(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto],
-    known: Mapping[str, np.ndarray],
-) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types, known: Mapping[str, np.ndarray]
+) -> dict[str, onnx.TypeProto]:
     """Output -> type, as far as anybody knows it.
 
     Args:
@@ -49,9 +46,7 @@ def output_types(
     return types
 
 
-def _cut(
-    node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
-) -> dict[str, onnx.TypeProto]:
+def _cut(node: onnx.NodeProto, kinds: Types, known: Mapping[str, np.ndarray]) -> dict[str, onnx.TypeProto]:
     """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
     is_known = len(node.input) > 1 and node.input[1] in known
     k = known[node.input[1]].reshape(-1)[0] if is_known else attribute(node, "k")
@@ -67,9 +62,7 @@ def _cut(
     return {name: helper.make_tensor_type_proto(code, shape) for name, code in pairs if name}
 
 
-def _carried(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto]
-) -> dict[str, onnx.TypeProto]:
+def _carried(node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types) -> dict[str, onnx.TypeProto]:
     """Values that a Loop carries from step to step, of the types that they begin with, if a step keeps these."""
     body = attribute(node, "body")
     if body is None:
@@ -83,8 +76,7 @@ def _carried(
           if name in kinds and name not in taken)],
         [helper.make_empty_tensor_value_info(value.name) for value in body.output], body.initializer,
     )  # fmt: skip
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    model = helper.make_model(graph, opset_imports=opset_imports(opsets), ir_version=ir_version)
     try:
         ends = list(shape_inference.infer_shapes(model).graph.output)[1:]
     except Exception:  # several classes of its C++ side
@@ -98,9 +90,8 @@ def _rank_is_open(kind: onnx.TypeProto) -> bool:
 
 
 def _model_of(
-    node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto],
-    known: Mapping[str, np.ndarray],
-) -> onnx.ModelProto:  # fmt: skip
+    node: onnx.NodeProto, opsets: Opsets, ir_version: int, kinds: Types, known: Mapping[str, np.ndarray]
+) -> onnx.ModelProto:
     """A model of one node alone; its outputs have no types yet."""
     reads = list(dict.fromkeys(reads_of(node)))
     graph = helper.make_graph(
@@ -108,8 +99,7 @@ def _model_of(
         [helper.make_empty_tensor_value_info(name) for name in node.output if name],
         [numpy_helper.from_array(known[name], name) for name in reads if name in known],
     )  # fmt: skip
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
+    return helper.make_model(graph, opset_imports=opset_imports(opsets), ir_version=ir_version)
 
 
 def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:

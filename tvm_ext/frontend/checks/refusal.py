@@ -1,7 +1,5 @@
 """Why a node cannot be compiled: raised where that is found, told with the node, the model and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

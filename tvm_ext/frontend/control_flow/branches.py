@@ -13,8 +13,6 @@ whenever it is taken. The other one stands in the graph, and what it makes passe
     y = If(c; then: f(x), else: invalid)   ->   y = guard(c, f(x))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,9 +55,7 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
             graph.bind(output, selected(graph.value(name), graph.value(a), graph.value(b), what, name))
 
 
-def _side(
-    graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str
-) -> list[str] | ModelError:  # fmt: skip
+def _side(graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str) -> list[str] | ModelError:
     """The outputs of a branch of an If whose condition is not known; why it is not valid with these shapes.
 
     Raises:
@@ -71,11 +67,9 @@ def _side(
         return error
     except TvmExtError as error:
         value = "false" if branch == "then_branch" else "true"
-        raise Refusal(
-            f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs: {error.message}",
-            unknown=condition,
-            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that can be compiled",
-        ) from error
+        wrong = f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs"
+        fix = f"Give what makes {condition!r} {value}; or make the {branch} one that can be compiled"
+        raise Refusal(f"{wrong}: {error.message}", unknown=condition, fix=fix) from error
 
 
 def _guard(node: onnx.NodeProto, graph: Graph, sides: Sequence[list[str] | ModelError]) -> None:

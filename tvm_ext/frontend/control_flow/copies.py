@@ -1,7 +1,5 @@
 """Copies of nodes out of a body (a function's, a loop's) into a graph, in names of the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Set
 
 import onnx

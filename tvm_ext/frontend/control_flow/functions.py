@@ -5,22 +5,21 @@
 ONNX keeps the definitions beside its schemas; some depend on the types of a node's inputs.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import onnx
 from onnx import defs
 
 from ..naming import Names, node_label
+from ..reading.walk import Opsets
 from .copies import Copies
 
 TypeOf = Callable[[str], "onnx.TypeProto"]
 """Value -> its type; an empty one if it is not known."""
 
 
-def has_definition(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+def has_definition(node: onnx.NodeProto, opsets: Opsets) -> bool:
     """Whether ONNX defines the node's operator by others.
 
     Args:
@@ -30,9 +29,7 @@ def has_definition(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
     return _schema(node, opsets) is not None
 
 
-def definition(
-    node: onnx.NodeProto, opsets: Mapping[str, int], type_of: TypeOf, names: Names
-) -> list[onnx.NodeProto] | None:
+def definition(node: onnx.NodeProto, opsets: Opsets, type_of: TypeOf, names: Names) -> list[onnx.NodeProto] | None:
     """The nodes that define a node, in fresh names; None if the definition does not fit it (a type is not known)."""
     if (schema := _schema(node, opsets)) is None:
         return None
@@ -52,7 +49,7 @@ def definition(
     return Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)
 
 
-def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any:
+def _schema(node: onnx.NodeProto, opsets: Opsets) -> Any:
     """The node's schema, if it has a definition."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     if domain not in opsets or not defs.has(node.op_type, opsets[domain], domain):
@@ -61,7 +58,7 @@ def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any:
     return schema if schema.has_function or schema.has_context_dependent_function else None
 
 
-def _function(schema: Any, node: onnx.NodeProto, opsets: Mapping[str, int], type_of: TypeOf) -> bytes:
+def _function(schema: Any, node: onnx.NodeProto, opsets: Opsets, type_of: TypeOf) -> bytes:
     """The serialized definition for the version nearest to the model's; empty if there is none."""
     standard = opsets.get("", schema.since_version)
     if schema.has_function:

@@ -216,15 +216,11 @@ class _Steps:
 
     def masked(self, going: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
         """The states after a step that happens where `going` is true."""
-        pairs = zip(new, old, strict=True)
-        return [self._select(going, a, b) for a, b in pairs]
-
-    def _select(self, going: str, new: str, old: str) -> str:
-        value = self._graph.value
-        name = self._graph.names.fresh(f"{self._label}/state")
-        what = f"state {old!r} by condition"
-        self._graph.bind(name, selected(value(going), value(new), value(old), what, going))
-        return name
+        states, value = [], self._graph.value
+        for a, b in zip(new, old, strict=True):
+            states.append(self._graph.names.fresh(f"{self._label}/state"))
+            self._graph.bind(states[-1], selected(value(going), value(a), value(b), f"state {b!r} by condition", going))
+        return states
 
     def finish(self, states: Sequence[str], collected: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
         """Bind the node's outputs."""

@@ -17,19 +17,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ...core.graph.relax_graph import numpy_of
 from ...runtime import control_flow
+from ...runtime.spec import TensorSpec
 from ..checks.graph_order import reads_of
 from ..checks.inference import static_type
 from ..checks.refusal import Refusal
 from ..fallback.node import Type, emit_call
 from ..naming import identifier, node_label
 from ..reading.narrow import NARROW
-from ..reading.walk import attribute
+from ..reading.walk import attribute, opset_imports
 from .sequences import describe
 from .step_counts import behind_identities, steps_of
 from .subgraph import Graph, as_tensor, constant_of
 
 if TYPE_CHECKING:
-    from ...runtime.spec import TensorSpec
     from ..importer import Imported
 
 #: Of a loop that only its condition ends.
@@ -188,8 +188,7 @@ class _Rolled:
             self._body.node, self._body.name or "body", [_value(name, kind) for name, kind in inputs], outputs,
             [*self._body.initializer, *weights],
         )  # fmt: skip
-        opsets = [helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items()]
-        return helper.make_model(inside, opset_imports=opsets, ir_version=8)
+        return helper.make_model(inside, opset_imports=opset_imports(self._graph.opsets), ir_version=8)
 
 
 def _value(name: str, kind: Type) -> onnx.ValueInfoProto:

@@ -3,8 +3,6 @@
 s = SequenceInsert(SequenceConstruct(a, b), c, 0); y = SequenceAt(s, 1)   ->   y = a
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

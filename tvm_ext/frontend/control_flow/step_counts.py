@@ -3,8 +3,6 @@
 while i < n: s = f(s); i = i + 1   ->   i = 0, 1, ..., n: n steps, whatever f is
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -12,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
-from ..reading.walk import attribute
+from ..reading.walk import attribute, opset_imports
 from .subgraph import Graph
 
 #: Steps that are counted one by one.
@@ -103,9 +101,6 @@ def _model(
     graph: Graph, body: onnx.GraphProto, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]
 ) -> onnx.ModelProto:
     """A model for the reference evaluator, which asks for no types."""
-    stated, computed = (
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names] for names in (inputs, outputs)
-    )
-    inside = helper.make_graph(nodes, "condition", stated, computed, body.initializer)
-    opsets = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
-    return helper.make_model(inside, opset_imports=opsets, ir_version=8)
+    ends = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names] for names in (inputs, outputs))
+    inside = helper.make_graph(nodes, "condition", *ends, body.initializer)
+    return helper.make_model(inside, opset_imports=opset_imports(graph.opsets), ir_version=8)

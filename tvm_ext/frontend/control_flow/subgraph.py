@@ -13,13 +13,13 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ...core.cost.work import bytes_of
+from ...core.graph.offload_plan import OffloadedRegion
 from ...core.numbers.storage import outgrows
 from ..naming import Names
 from ..reading.narrow import widened
 from .copies import Copies
 
 if TYPE_CHECKING:
-    from ...core.graph.offload_plan import OffloadedRegion
     from ..checks.checker import Shared
     from ..importer import Imported
 

@@ -1,7 +1,5 @@
 """Activations, in forms in which nothing cancels: e^x - 1 near 0, log(1 + e^x) far below it, products with infinity."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,10 +1,8 @@
 """What converters share: their form, attributes, constants, kernels written in TE, and the stock converters."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tvm
@@ -14,9 +12,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
-
-if TYPE_CHECKING:
-    from ..control_flow.subgraph import Graph
+from ..control_flow.subgraph import Graph
 
 T = TypeVar("T")
 Attributes = dict[str, Any]
@@ -162,6 +158,11 @@ def kernel(compute: Callable[..., Any], *operands: Any, name: str) -> Any:
     """
     builder = relax.BlockBuilder.current()
     return builder.call_te(compute, *map(builder.normalize, operands), primfunc_name_hint=name)
+
+
+def elementwise(function: Callable[[Any], Any], x: Any, name: str) -> Any:
+    """A kernel of this name: a function of each element, in TIR."""
+    return kernel(lambda data: te.compute(data.shape, lambda *i: function(data(*i)), name="out"), x, name=name)
 
 
 def broadcast(combine: Callable[[Any, Any], Any], x: te.Tensor, y: te.Tensor) -> te.Tensor:

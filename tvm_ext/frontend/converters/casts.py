@@ -20,7 +20,7 @@ from ...core.graph.relax_graph import dtype_of, shape_of
 from ...ops.conversion import converted
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, wrapped
-from .base import Attributes, constant, converts, emit, kernel, stock, text
+from .base import Attributes, constant, converts, elementwise, emit, kernel, stock, text
 
 _SIGN = 0x80
 
@@ -165,6 +165,4 @@ def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if to == "bool":
         return relax.op.not_equal(x, relax.const(0, dtype))
     assert shape_of(x) is not None
-    return kernel(
-        lambda data: te.compute(data.shape, lambda *i: tirx.reinterpret(to, data(*i)), name="out"), x, name="bit_cast"
-    )
+    return elementwise(lambda number: tirx.reinterpret(to, number), x, name="bit_cast")

@@ -81,9 +81,8 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
         *dots, *sorted(label for label, n in count.items() if n == 1 and label[0] != ".")
     )  # fmt: skip
     if wrong := [label for label in result if label not in count] or [a for a, n in Counter(result).items() if n > 1]:
-        raise Refusal(
-            f"its equation {equation!r} has {wrong[0]!r} in the result, which has labels of operands, once each"
-        )
+        labelled = f"its equation {equation!r} has {wrong[0]!r} in the result"
+        raise Refusal(f"{labelled}, which has labels of operands, once each")
     if lost := set(dots) - set(result):
         raise Refusal(f"its equation {equation!r} has no '...' in the result, but that of its operands stands for "
                       f"{len(lost)} dimensions", fix="write '...' behind '->' too")  # fmt: skip

@@ -1,7 +1,5 @@
 """Elementwise operators: Clip, Dropout, IsInf, Div, Mod, BitShift, Pow, and those of many operands."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

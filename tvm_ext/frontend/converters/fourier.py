@@ -6,8 +6,6 @@ Real and imaginary parts stand beside each other, so that one real matrix is any
 side only, the inverse, with zeros behind the signal or the end of it cut off.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

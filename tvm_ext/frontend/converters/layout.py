@@ -1,7 +1,5 @@
 """What moves elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -47,10 +45,8 @@ def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
     taps = static_shape(inputs[1], "the weight of ConvTranspose")[2:]
     rank = len(spatial)
     wanted = [int(d) for d in attributes["output_shape"]][-rank:]
-    strides, dilations, extra = (
-        attributes.get(name, [default] * rank)
-        for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
-    )
+    strides, dilations = (attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
+    extra = attributes.get("output_padding", [0] * rank)
     upper = text(attributes, "auto_pad", "NOTSET") == "SAME_UPPER"
     before, after, behind = [], [], []
     for i in range(rank):

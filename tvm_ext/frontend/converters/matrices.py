@@ -1,7 +1,5 @@
 """Determinants of small matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A variance is the mean of squared differences from the mean: E[x^2] - E[x]^2 has
 larger than the deviation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,13 +65,10 @@ def _normalized(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]
 
 def _fits(vector: Any, shape: list[Any]) -> bool:
     """Whether a scale or bias broadcasts to one row."""
-    given = shape_of(vector)
-    own = [int(d) for d in (given or ())]
-    return (
-        given is not None
-        and len(own) <= len(shape)
-        and all(d in (1, int(s)) for d, s in zip(own[::-1], shape[::-1], strict=False))
-    )
+    own = shape_of(vector)
+    if own is None or len(own) > len(shape):
+        return False
+    return all(d in (1, int(s)) for d, s in zip(own[::-1], shape[::-1], strict=False))
 
 
 @converts("GroupNormalization")

@@ -7,8 +7,6 @@ later (:mod:`tvm_ext.passes.lowering.lower_precision`). What reads a step off a 
 integers) reads the rounded one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,8 +20,6 @@ from .base import constant
 
 #: Jumps in whose result a rounding before them can make a step.
 _STEPS = ("whole", "quantized", "step")
-
-
 #: Outputs of onnxruntime's operators that are float32 whatever their operands are.
 _FLOAT32 = {
     (name, number) for number in (1, 2)

@@ -7,8 +7,6 @@ What relax.quantize and relax.dequantize have, passes and back ends know, goes t
 held in 8; the scales of a block of elements broadcast over it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ to the nearest (halves to even) and saturated.
     QLinearMatMul -> quantize(astype(matmul(a - za, b - zb), float32) * (sa * sb / sy), 1, zy)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -38,7 +36,9 @@ def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     attributes = _padded(x, w, attributes)
     if not (known and computed):
         return _narrow(_sums(x, w, (zero, w_zero), None, attributes, opset), x)
-    taps = w.value.numpy().astype(np.int32) - (0 if w_zero is None else _of_filters_known(w_zero, w.value.numpy().ndim))
+    taps = w.value.numpy().astype(np.int32)
+    if w_zero is not None:
+        taps -= w_zero.value.numpy().astype(np.int32).reshape(-1, *[1] * (taps.ndim - 1))
     totals = constant(taps.sum(tuple(range(1, taps.ndim)), dtype=np.int32).reshape(-1, *[1] * (taps.ndim - 2)))
     rank = len(static_shape(x, "the input of ConvInteger")) - 2
     pads = [int(p) for p in attributes.get("pads", [0] * 2 * rank)]
@@ -49,10 +49,6 @@ def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     plain = {name: value for name, value in attributes.items() if name != "pads"}
     sums = _narrow(_sums(padded, w, (None, w_zero), None, plain, opset), x)
     return sums - emit(totals * as_dtype(zero, "int32"))
-
-
-def _of_filters_known(zero: GenericConst, rank: int) -> np.ndarray:
-    return zero.value.numpy().astype(np.int32).reshape(-1, *[1] * (rank - 1))
 
 
 def _padded(x: Any, w: Any, attributes: Attributes) -> Attributes:

@@ -4,8 +4,6 @@ ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts fr
 ArgMax starts from no element: from a value, a row of nothing but that value has no largest element in TVM
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
@@ -72,9 +70,8 @@ def extreme_of_nothing(dtype: str, largest: bool) -> float | int | bool:
 def extreme_reducer(largest: bool) -> Any:
     """A reduction of `te` to the largest or the smallest, which starts from infinity."""
     combine = tirx.max if largest else tirx.min
-    return te.comm_reducer(
-        lambda a, b: combine(a, b), lambda dtype: tirx.const(extreme_of_nothing(dtype, largest), dtype)
-    )
+    first = functools.partial(extreme_of_nothing, largest=largest)
+    return te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(first(dtype), dtype))
 
 
 def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:

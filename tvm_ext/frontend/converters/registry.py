@@ -1,7 +1,5 @@
 """All own converters: each module of this folder makes its own known when it is imported."""
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import pkgutil

@@ -3,8 +3,6 @@
 A row makes it of what the operator is composed of, or of its name in Relax.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

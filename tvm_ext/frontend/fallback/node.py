@@ -3,8 +3,6 @@
 y = tvm_ext.fallback.Region(x) {program, nodes, ops, reasons, makers, types}   ->   y = call_tir(region, (program, x))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

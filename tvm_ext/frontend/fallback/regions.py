@@ -5,8 +5,6 @@ a* -> x -> b*, a and b joined by s      ->   {a, x, b}    a path out of the regi
 a* -> b*                                ->   {a, b}       neighbours, where that pulls in nothing else
 """
 
-from __future__ import annotations
-
 import graphlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -58,10 +56,8 @@ class Regions:
 
     def _merged(self, units: Sequence[int]) -> dict[int, int]:
         chosen, root = set(units), min(units)
-        return {
-            **{at: root if region in chosen else region for at, region in self._region.items()},
-            **dict.fromkeys(chosen, root),
-        }
+        moved = {at: root if region in chosen else region for at, region in self._region.items()}
+        return {**moved, **dict.fromkeys(chosen, root)}
 
     def _cycle(self, regions: Mapping[int, int]) -> list[int]:
         """Units that wait for each other; none if they can run in some order."""

@@ -4,8 +4,6 @@ y = Relu(x); s = Cast(y, STRING); n = LabelEncoder(s); z = Mul(n, 2)
 ->  y = Relu(x); n = Region(y) {s = Cast(y, STRING); n = LabelEncoder(s)}; z = Mul(n, 2)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -28,9 +26,8 @@ from .node import DOMAIN, region_node
 from .regions import Regions
 
 #: dtypes of numpy's own, in which onnxruntime takes and gives arrays.
-_DTYPES = frozenset(
-    ["bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-)
+_SIGNED = ("int8", "int16", "int32", "int64")
+_DTYPES = frozenset(["bool", "float16", "float32", "float64", *_SIGNED, *(f"u{name}" for name in _SIGNED)])
 
 
 def with_regions(source: Source, options: CompileOptions, error: UnsupportedError) -> Source:
@@ -145,7 +142,8 @@ class _Graph:
         held = [self._held[value] for value in reads if value in self._held]
         constants = [at for at in sorted({self._makers[value] for value in reads if value in self._makers})
                      if self._is_constant(at)]  # fmt: skip
-        inputs = [value for value in reads if self._is_input(value)]
+        inputs = [value for value in reads
+                  if value not in self._held and (value not in self._makers or self._is_computed(value))]  # fmt: skip
         outputs = [value for value in values if value in outside]
         graph = helper.make_graph(
             [self._named(at) for at in (*constants, *members)], name,
@@ -157,9 +155,6 @@ class _Graph:
         program = self._program(name, graph, {label: why for label, (_, why) in labels.items()}, threads)
         types = {value: (self._label_of(value), self._stated(value).type) for value in outputs}
         return region_node(name, program, inputs, types, labels)
-
-    def _is_input(self, name: str) -> bool:
-        return name not in self._held and (name not in self._makers or self._is_computed(name))
 
     def _tensors(self, names: Iterable[str]) -> list[onnx.TensorProto]:
         """Values known by now."""

@@ -61,10 +61,9 @@ class Folder:
         try:  # NONBLOCK: a pipe that nobody writes to opens at once, and is seen to be none
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise ModelError(
-                f"{self.model}: {user} lies in {_short(location)}, and {_short(real)} does not exist",
-                fix="put the external data file beside the model; both belong together",
-            ) from error
+            wrong = f"{self.model}: {user} lies in {_short(location)}, and {_short(real)} does not exist"
+            fix = "put the external data file beside the model; both belong together"
+            raise ModelError(wrong, fix=fix) from error
         except OSError as error:
             raise self._unreadable(location, user, error.strerror or str(error)) from error
         status = os.fstat(descriptor)
@@ -132,10 +131,8 @@ def load_external(proto: onnx.ModelProto, folder: Folder | None, model: str) -> 
     for owner, tensor in model_tensors(proto):
         if tensor.data_location == tensor.EXTERNAL:
             if folder is None:
-                raise ModelError(
-                    f"{model}: {owner} has external data, and a model given as bytes or ModelProto has no folder",
-                    fix="give the path of the model, or load it whole: onnx.load(path)",
-                )
+                wrong = f"{model}: {owner} has external data, and a model given as bytes or ModelProto has no folder"
+                raise ModelError(wrong, fix="give the path of the model, or load it whole: onnx.load(path)")
             tensor.raw_data = _read(tensor, owner, folder)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
@@ -149,11 +146,8 @@ def _read(tensor: onnx.TensorProto, owner: str, folder: Folder) -> bytes:
         offset = _number(stated.get("offset", "0"), f"{folder.model}: {owner}: offset")
         length = _number(stated.get("length", str(max(size - offset, 0))), f"{folder.model}: {owner}: length")
         if offset + length > size:
-            raise ModelError(
-                f"{folder.model}: {owner} states bytes {offset} to {offset + length} of {_short(stated['location'])}, "
-                f"which has {size} bytes",
-                fix=_CUT_OFF,
-            )
+            place = f"bytes {offset} to {offset + length} of {_short(stated['location'])}"
+            raise ModelError(f"{folder.model}: {owner} states {place}, which has {size} bytes", fix=_CUT_OFF)
         stream.seek(offset)
         data = stream.read(length)
     if len(data) < length:

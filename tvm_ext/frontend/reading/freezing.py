@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import OptionError, UnsupportedError, did_you_mean
+from ...core.errors import OptionError, UnsupportedError, choose_of
 from ...core.settings.frozen import FrozenInput
 from .reader import Source
 from .shapes import agree, dims_of, text_of
@@ -45,8 +45,7 @@ def _freeze(graph: onnx.GraphProto, values: dict[str, np.ndarray], model: str) -
     inputs = {value.name: value for value in graph.input}
     for name in values:
         if name not in inputs:
-            fix = f"{did_you_mean(name, inputs)}inputs: {', '.join(inputs)}"
-            raise OptionError(f"freeze: {name!r} is no input of {model}", fix=fix)
+            raise OptionError(f"freeze: {name!r} is no input of {model}", fix=choose_of(name, "inputs", inputs))
     tensors = [numpy_helper.from_array(_fitted(inputs[name], value, model), name) for name, value in values.items()]
     kept = [value for value in graph.input if value.name not in values]
     defaults = [tensor for tensor in graph.initializer if tensor.name not in values]

@@ -4,8 +4,6 @@ x: int4[n]            ->   x: uint8[n];  x' = int8((x & 15 ^ 8) - 8)
 y = Cast(z, int4)     ->   y = int8((z & 15 ^ 8) - 8), returned as bytes that numpy reads as int4
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

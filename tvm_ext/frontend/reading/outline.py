@@ -2,8 +2,6 @@
 dimensions, names, versions and properties. What a session shows before anything is compiled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

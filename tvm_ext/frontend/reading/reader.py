@@ -112,9 +112,8 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content
     proto = content.proto or _decode(content)
     _check_complete(proto, content)
     if where := _no_text(proto):
-        raise ModelError(
-            f"{content.name}: {where} is no UTF-8 text: the file is damaged", fix="download or export the model again"
-        )
+        wrong = f"{content.name}: {where} is no UTF-8 text: the file is damaged"
+        raise ModelError(wrong, fix="download or export the model again")
     if content.proto is None:
         load_external(proto, content.folder, content.name)
     return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
@@ -146,11 +145,9 @@ class Content:
         digest = hashlib.sha256(self.data)
         if locations := wire.external_locations(self.data):
             if self.folder is None:
-                raise ModelError(
-                    f"{self.name}: tensors lie in external files ({', '.join(locations[:3])}), and a model given as "
-                    "bytes or ModelProto has no folder to find them in",
-                    fix="give the path of the model, or load it whole: onnx.load(path)",
-                )
+                wrong = "a model given as bytes or ModelProto has no folder to find them in"
+                wrong = f"{self.name}: tensors lie in external files ({', '.join(locations[:3])}), and {wrong}"
+                raise ModelError(wrong, fix="give the path of the model, or load it whole: onnx.load(path)")
             hash_files(digest, locations, self.folder)
         return digest.hexdigest()
 
@@ -168,9 +165,8 @@ def content_of(model: Any) -> Content:
     onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
     if onnx is not None and isinstance(model, onnx.ModelProto):
         return _proto_content(model)
-    raise ModelError(
-        f"model is a {type(model).__name__}", fix="give the path of an ONNX file, its bytes, or an onnx.ModelProto"
-    )
+    fix = "give the path of an ONNX file, its bytes, or an onnx.ModelProto"
+    raise ModelError(f"model is a {type(model).__name__}", fix=fix)
 
 
 def _printable(name: str | bytes) -> str:
@@ -189,25 +185,23 @@ def _proto_content(proto: onnx.ModelProto) -> Content:
     return Content(data, name, None, proto)
 
 
-_SPLIT = (
-    "ONNX limits one file to 2 GiB: save it with external data, "
-    "onnx.save(model, path, save_as_external_data=True), and give the path"
-)
+_SPLIT = "ONNX limits one file to 2 GiB: save it with external data, "
+_SPLIT += "onnx.save(model, path, save_as_external_data=True), and give the path"
+_AGAIN = "download or export the model again"
 
 
 def _check_size(size: int, what: str) -> None:
     if size > LIMIT:
         raise ModelError(f"{what} has {size} bytes, over 2 GiB", fix=_SPLIT)
     if size == 0:
-        raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix="download or export the model again")
+        raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix=_AGAIN)
 
 
 def _file_content(path: pathlib.Path) -> Content:
     if os.path.isdir(path):  # unlike pathlib, of a name that is too long too
         inside = ", ".join(sorted(p.name for p in path.glob("*.onnx"))[:3])
-        raise ModelError(
-            f"{str(path)!r} is a folder", fix=f"give one of its files: {inside}" if inside else "give an ONNX file"
-        )
+        fix = f"give one of its files: {inside}" if inside else "give an ONNX file"
+        raise ModelError(f"{str(path)!r} is a folder", fix=fix)
     with _reading(path):
         size = path.stat().st_size
     _check_size(size, repr(str(path)))
@@ -242,11 +236,8 @@ def _decode(content: Content) -> onnx.ModelProto:
         return onnx.ModelProto.FromString(content.data)
     except Exception as error:  # protobuf's DecodeError
         if content.data[0] == 0x08:  # as every ONNX file begins: field 1, the IR version
-            raise ModelError(
-                f"{content.name}: cut off or damaged: its {len(content.data)} bytes begin like an ONNX model and "
-                "do not decode",
-                fix="download or export the model again",
-            ) from error
+            wrong = f"its {len(content.data)} bytes begin like an ONNX model and do not decode"
+            raise ModelError(f"{content.name}: cut off or damaged: {wrong}", fix=_AGAIN) from error
         raise _not_onnx(content) from error
 
 
@@ -256,10 +247,8 @@ def _check_complete(proto: onnx.ModelProto, content: Content) -> None:
     if len(missing) > 1:  # what decodes and has next to nothing of a model is something else
         raise _not_onnx(content)
     if missing:
-        raise ModelError(
-            f"{content.name}: no {missing[0]} in it: cut off, or never complete",
-            fix="download or export the model again",
-        )
+        wrong = f"{content.name}: no {missing[0]} in it: cut off, or never complete"
+        raise ModelError(wrong, fix="download or export the model again")
 
 
 def _no_text(message: Any) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from ...core.errors import ModelError, OptionError, UnsupportedError, did_you_mean
+from ...core.errors import ModelError, OptionError, UnsupportedError, choose_of
 from ...core.settings.shapes import is_name
 from ...runtime.spec import TensorSpec
 
@@ -52,12 +52,8 @@ def free_shapes(graph: onnx.GraphProto, shapes: Shapes) -> dict[str, tuple[int |
     """
     weights = {tensor.name for tensor in graph.initializer}
     stated = {value.name: dims_of(value) for value in graph.input if value.name not in weights}
-    known = {
-        dim: size
-        for name, shape in shapes.items()
-        for dim, size in zip(stated.get(name) or (), shape, strict=False)
-        if isinstance(dim, str)
-    }
+    pairs = [pair for name, shape in shapes.items() for pair in zip(stated.get(name) or (), shape, strict=False)]
+    known = {dim: size for dim, size in pairs if isinstance(dim, str)}
     out = dict(shapes)
     for name, dims in stated.items():
         if name in out or dims is None or all(isinstance(dim, int) for dim in dims):
@@ -151,35 +147,27 @@ def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str]
     for name in shapes:
         if name not in stated:
             what = "is an initializer" if name in weights else "is no input"
-            raise OptionError(
-                f"shapes: {name!r} {what} of {model}",
-                fix=f"{did_you_mean(name, stated)}inputs: {', '.join(stated) or 'none'}",
-            )
+            raise OptionError(f"shapes: {name!r} {what} of {model}", fix=choose_of(name, "inputs", stated))
 
 
 def _bind(
-    name: str,
-    dims: tuple[Dim, ...] | None,
-    shape: tuple[int | str, ...],
-    names: dict[str, tuple[int | str, str]],
-    model: str,
-) -> None:
+    name: str, dims: tuple[Dim, ...] | None, shape: tuple[int | str, ...],
+    names: dict[str, tuple[int | str, str]], model: str,
+) -> None:  # fmt: skip
     """Bind the free dimension names of one input; what the model fixes must agree."""
     fix = f"the model states {name}: {text_of(dims)}; give numbers for the names only" if dims is not None else ""
     if dims is None:
         return
     if len(dims) != len(shape):
-        raise OptionError(
-            f"shapes: {name!r} of {model} has {len(dims)} dimensions, not {len(shape)} as {shape}", fix=fix
-        )
+        wrong = f"shapes: {name!r} of {model} has {len(dims)} dimensions, not {len(shape)} as {shape}"
+        raise OptionError(wrong, fix=fix)
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         if isinstance(dim, int) and dim != size:
             raise OptionError(f"shapes: {name!r} of {model} fixes dimension {axis} to {dim}, not {size}", fix=fix)
         if isinstance(dim, str) and names.setdefault(dim, (size, name))[0] != size:
             other, owner = names[dim]
-            raise OptionError(
-                f"shapes: {dim!r} of {model} would be {other} in {owner!r} and {size} in {name!r}", fix=fix
-            )
+            wrong = f"shapes: {dim!r} of {model} would be {other} in {owner!r} and {size} in {name!r}"
+            raise OptionError(wrong, fix=fix)
 
 
 def _bound(
@@ -199,10 +187,9 @@ def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], symbols: Set[str],
         return
     listed = "; ".join(f"{name}: {text_of(dims)}" for name, dims in free.items())
     words = _suggested(free)
-    lines = ", ".join(
-        f"{name!r}: {_tuple(words[name]) if dims is not None else '(...)'}" for name, dims in free.items()
-    )
-    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=f"shapes={{{lines}}}{_left_over(words)}")
+    lines = [f"{name!r}: {_tuple(words[name]) if dims is not None else '(...)'}" for name, dims in free.items()]
+    fix = f"shapes={{{', '.join(lines)}}}{_left_over(words)}"
+    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=fix)
 
 
 def agree(stated: Sequence[Dim], shape: Sequence[Dim]) -> bool:

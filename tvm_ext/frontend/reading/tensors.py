@@ -1,7 +1,5 @@
 """Initializers as numpy arrays: sizes checked against what they state, NaN and Inf counted."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,9 +9,7 @@ from onnx import helper, numpy_helper
 from ...core.errors import ModelError, UnsupportedError
 from .shapes import NO_NUMBERS, type_name
 
-_DAMAGED = (
-    "the tensor is not stored as ONNX says: export the model again, or write it with onnx.numpy_helper.from_array"
-)
+_DAMAGED = "the tensor is not stored as ONNX says: export the model again, or write it with numpy_helper.from_array"
 
 
 def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
@@ -29,11 +25,8 @@ def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
     _check_type(tensor, owner, model)
     expected, held, unit = _amounts(tensor)
     if expected != held:
-        raise ModelError(
-            f"{model}: {owner} of shape {tuple(tensor.dims)} and type {type_name(tensor.data_type)} "
-            f"needs {expected} {unit} and has {held}",
-            fix=_DAMAGED,
-        )
+        what = f"{model}: {owner} of shape {tuple(tensor.dims)} and type {type_name(tensor.data_type)}"
+        raise ModelError(f"{what} needs {expected} {unit} and has {held}", fix=_DAMAGED)
     return numpy_helper.to_array(tensor)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..naming import node_label
@@ -10,12 +10,22 @@ from ..naming import node_label
 if TYPE_CHECKING:
     import onnx
 
+Opsets = Mapping[str, int]
+Types = Mapping[str, "onnx.TypeProto"]
+
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """An attribute of a node as a Python value."""
     from onnx import helper
 
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def opset_imports(versions: Opsets) -> list[onnx.OperatorSetIdProto]:
+    """Domain -> version, as a model states it."""
+    from onnx import helper
+
+    return [helper.make_opsetid(domain, version) for domain, version in versions.items()]
 
 
 def inner_graphs(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.GraphProto]:

@@ -1,7 +1,5 @@
 """A BERT encoder (Devlin et al., NAACL 2019) as Hugging Face's BertEncoder is exported; initializers have its names."""
 
-from __future__ import annotations
-
 import math
 import os
 
@@ -63,9 +61,7 @@ def _penalty(g: GraphBuilder, mask: Value) -> Value:
     return g.binary("Mul", "mask/Mul", y, g.constant(float(np.finfo(np.float32).min)))
 
 
-def _encoder_layer(
-    g: GraphBuilder, x: Value, name: str, heads: int, intermediate: int, penalty: Value | None
-) -> Value:  # fmt: skip
+def _encoder_layer(g: GraphBuilder, x: Value, name: str, heads: int, intermediate: int, penalty: Value | None) -> Value:
     """norm(x + attention(x)), then norm of that + feed-forward of that."""
     y = _attention(g, x, f"{name}.attention.self", heads, penalty)
     y = g.projection(y, f"{name}.attention.output.dense", x.shape[-1])

@@ -1,7 +1,5 @@
 """A small builder of ONNX graphs that the zoo's models share: torch's layers, torch's names, static shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A multilayer perceptron: linear layers with ReLUs between."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

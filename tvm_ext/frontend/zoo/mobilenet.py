@@ -1,7 +1,5 @@
 """MobileNetV2 (Sandler et al., CVPR 2018) as torchvision builds it; nodes and initializers have its names."""
 
-from __future__ import annotations
-
 import os
 
 import onnx
@@ -13,9 +11,7 @@ from .parameters import Parameters, check_sizes
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
-def mobilenet_v2(
-    batch: int = 1, seed: int = 0, weights: str | os.PathLike[str] | None = None
-) -> onnx.ModelProto:  # fmt: skip
+def mobilenet_v2(batch: int = 1, seed: int = 0, weights: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
     """MobileNetV2 for ImageNet, width 1.0, 3,504,872 parameters, batch norms unfolded, ReLU6 as Clip.
 
     Args:

@@ -1,7 +1,5 @@
 """The zoo's models by name, and how one is written to a file."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import pathlib
@@ -10,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from ...core.errors import OptionError, did_you_mean
+from ...core.errors import OptionError, choose_of
 from ...runtime.files import write_whole
 from .bert import bert
 from .mlp import mlp
@@ -40,8 +38,7 @@ def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Pat
         ToolError: the file cannot be written.
     """
     if name not in MODELS:
-        fix = f"{did_you_mean(name, MODELS)}models: {', '.join(sorted(MODELS))}"
-        raise OptionError(f"the zoo has no model {name!r}", fix=fix)
+        raise OptionError(f"the zoo has no model {name!r}", fix=choose_of(name, "models", sorted(MODELS)))
     path = pathlib.Path(path)
     data = _build(name, options).SerializeToString(deterministic=True)
     write_whole(path, lambda file: file.write(data))

@@ -1,7 +1,5 @@
 """Weights of zoo models: seeded random numbers of a sane size, or a stored state dict. And the check of sizes."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -9,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...core.errors import ModelError, OptionError
+from ...runtime.table import few
 from .state_dict import read_state_dict
 
 Init = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -74,16 +73,10 @@ class Parameters:
         """
         extra = [n for n in self._stored or () if n not in self._used and not n.endswith(".num_batches_tracked")]
         groups = (("missing", self._missing), ("of another shape", self._misfits), ("not of this model", extra))
-        wrong = [f"{len(names)} {what}: {_some(names)}" for what, names in groups if names]
+        wrong = [f"{len(names)} {what}: {few(names, 8)}" for what, names in groups if names]
         if wrong:
-            raise ModelError(
-                f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong),
-                fix=f"give the state dict of exactly this {model}, float tensors under torch's names",
-            )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+            fix = f"give the state dict of exactly this {model}, float tensors under torch's names"
+            raise ModelError(f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong), fix=fix)
 
 
 def check_sizes(**sizes: int) -> None:

@@ -1,7 +1,5 @@
 """ResNet (He et al., CVPR 2016) as torchvision builds it; nodes and initializers have its names."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The format (https://github.com/huggingface/safetensors, "Format") is eight bytes
 the raw data; forty lines read it, so the library needs no package for it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -54,16 +52,13 @@ def _tensor(data: bytes, start: int, name: str, entry: Any, file: str) -> np.nda
         raise ModelError(f"{file}: the entry of tensor {name!r:.100} is damaged: {error}", fix=_AGAIN) from error
     if len(shape) > _DIMENSIONS or (dtype not in _DTYPES and dtype != "BF16"):
         kind = f"{dtype:.40} and {len(shape)} dimensions"
-        raise ModelError(
-            f"{file}: tensor {name!r:.100} has dtype {kind}", fix=f"{', '.join(_DTYPES)} and BF16 can be read"
-        )
+        wrong = f"{file}: tensor {name!r:.100} has dtype {kind}"
+        raise ModelError(wrong, fix=f"{', '.join(_DTYPES)} and BF16 can be read")
     stored = np.dtype("<u2" if dtype == "BF16" else _DTYPES[dtype])
     if not 0 <= first <= last <= len(data) - start or last - first != count * stored.itemsize:
-        raise ModelError(
-            f"{file}: tensor {name!r} of shape {shape} and dtype {dtype} needs {count * stored.itemsize} bytes; the "
-            f"file states bytes {first} to {last} of {len(data) - start}: damaged or cut off",
-            fix=_AGAIN,
-        )
+        wrong = f"{count * stored.itemsize} bytes; the file states bytes {first} to {last} of {len(data) - start}"
+        what = f"{file}: tensor {name!r} of shape {shape} and dtype {dtype}"
+        raise ModelError(f"{what} needs {wrong}: damaged or cut off", fix=_AGAIN)
     array = np.frombuffer(data, stored, count, start + first).reshape(shape)
     if dtype == "BF16":
         return (array.astype(np.uint32) << 16).view(np.float32)

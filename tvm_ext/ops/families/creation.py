@@ -2,8 +2,6 @@
 family.
 """
 
-from __future__ import annotations
-
 import functools
 
 from .. import evaluators, row_rules

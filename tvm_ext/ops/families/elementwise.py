@@ -1,7 +1,5 @@
 """Operators that compute each element of those at its place in the operands: arithmetic, functions, comparisons."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that only move elements: other shapes of the same memory, other places, elements picked by indices."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that make one element of several: over axes, over windows of an image; normalizations."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -6,8 +6,6 @@ TVM's analyzer does put a definition in the place of its variable when it lowers
 operator of an operator takes time and memory in the product of these numbers. Grouping bounds that product.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ machine code then computes once (how large it is for TVM's analyzer: :mod:`.expr
 Each call makes a variable of its own, because TIR allows one definition of a variable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scalar expressions that rows of operators name: functions, activations, conversions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

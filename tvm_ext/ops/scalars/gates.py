@@ -1,7 +1,5 @@
 """The activations of gates, by their names in ONNX in lower case, with alpha and beta."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

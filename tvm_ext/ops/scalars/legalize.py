@@ -6,8 +6,6 @@ TVM's own operators take floats for real numbers as soon as they are made (0 / x
 functions of that accuracy within, and convert what does not fit to what LLVM happens to make of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 One row serves grouping (which operators are elementwise) and every recipe (what they compute).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ Each function here is its operator in IEEE arithmetic, in a form that the simpli
 NaN, makes the plain instruction of it again.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
@@ -83,9 +81,8 @@ def _wrapped(sum_or_product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     if width < 32:
         return sum_or_product(a, b)
     if width == 32:
-        wide = (
-            "uint64" if sum_or_product is operator.mul and dtype == "uint32" else "int64"
-        )  # of a product no bit is left
+        # of a product no bit is left
+        wide = "uint64" if sum_or_product is operator.mul and dtype == "uint32" else "int64"
         return sum_or_product(a.astype(wide), b.astype(wide)).astype(dtype)
     by_halves = {operator.add: _sum, operator.sub: _difference, operator.mul: _product}[sum_or_product]
     y = _in_halves(a, lambda *low_high: _in_halves(b, lambda *others: by_halves(*low_high, *others)))

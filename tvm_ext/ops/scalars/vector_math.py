@@ -14,8 +14,6 @@ is reduced in two steps (Cody & Waite, Software Manual for the Elementary Functi
 zero and 1 - exp(polynomial) beyond: erfc falls like exp(-x^2), so its logarithm is nearly a parabola.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ undone by the next one. A transpose moves nothing: its result is the same memory
 consumers need in the same other layout is transformed once. Constants are packed here, in numpy.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 from typing import Any
@@ -19,16 +17,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import (
-    DROP,
-    Rewriter,
-    array_of,
-    bindings_of,
-    dtype_of,
-    op_name,
-    shape_of,
-    static_tensor,
-)
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, array_of, dtype_of, op_name, shape_of, static_tensor
 from tvm_ext.core.group import CONFIG, OPAQUE, RECIPE
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
@@ -89,8 +78,7 @@ class _Assigner:
         self._transforms: dict[tuple[tuple[int, ...], str, Layout, Layout], GlobalVar] = {}
         self._packed: dict[tuple[GenericConst, Layout], GenericConst] = {}
         self._alike: dict[tuple[Layout, tuple[int, ...], str, bytes], list[GenericConst]] = {}
-        aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
-        self._aware = {b.var for b in aware}
+        self._aware = {var for var, value in rewriter.defs.items() if self._plan(value) or self._is_transpose(value)}
 
     def _plan(self, value: Any) -> Plan | None:
         called = isinstance(value, Call) and isinstance(value.op, GlobalVar)
@@ -199,10 +187,8 @@ class _Assigner:
     def _kernel(self, binding: relax.VarBinding, plan: Plan, layouts: Layouts) -> GlobalVar:
         group = binding.value.op.name_hint
         if (group, layouts) not in self._kernels:
-            schedule = functools.partial(
-                plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
-            )
-            name = group.removeprefix("fused_")
+            name, machine = group.removeprefix("fused_"), self._ctx.machine
+            schedule = functools.partial(plan.recipe.schedule, match=plan.match, config=plan.config, machine=machine)
             record = (plan.record.session or "of no session") if plan.record else ""
             kernel = Kernel(
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,

@@ -7,8 +7,6 @@ attribute: the generic way lowers it, and the report says which recipe refused i
 was refused (another machine, number of threads or version of its recipe): then the default is taken.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from typing import Any
 
 from tvm.ir import IRModule
 
-from tvm_ext.core.graph.relax_graph import iter_groups
+from tvm_ext.core.graph.relax_graph import iter_groups, with_functions
 from tvm_ext.core.group import CONFIG, RECIPE, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.mixing import mixes_symbolic
@@ -29,7 +27,6 @@ from tvm_ext.core.records.record_book import RecordBook
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.schedules import recipes
 
-from ...core.graph.relax_graph import with_functions
 from ..sizes.alignment import VARYING
 
 

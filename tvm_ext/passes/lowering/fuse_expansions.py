@@ -1,7 +1,5 @@
 """Fusion of a pointwise convolution with the depthwise convolution behind it, where it is estimated to pay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

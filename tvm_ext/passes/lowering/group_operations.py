@@ -71,8 +71,7 @@ class GroupOperations(Pass):
             if (group := last.get(binding.var)) is None and binding.var in inner:
                 return None
             if group is None:
-                rw.skip(grouper.why_not(binding))
-                return None
+                return rw.skip(grouper.why_not(binding))
             return _call(group, rw)
 
         result = rewriter.rewrite(visit)
@@ -342,6 +341,5 @@ def grouped_function(
         bindings.append(relax.VarBinding(inside[binding.var], value))
     constant = [i for i, o in enumerate(operands) if isinstance(o, GenericConst)]
     result = inside[members[-1].var]
-    body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
-    function = relax.Function(params, body, result.ty)
+    function = relax.Function(params, relax.SeqExpr([relax.DataflowBlock(bindings)], result), result.ty)
     return function.with_attr({GROUP: anchor, CONSTANTS: constant, "Primitive": 1}), operands

@@ -7,8 +7,6 @@ Compiled kernels check none of it, so one that is called with other memory than 
 legalization, a converter or a schedule gives another type than Relax infers, writes beyond the end of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,9 +79,8 @@ def _differences(call: Any, kernel: tirx.PrimFunc) -> Iterator[str]:
         held = _dims(ty.shape.values)
         needed = _dims(getattr(param.ty, "shape", ()))
         if len(held) == len(needed):
-            needed = [
-                sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in zip(needed, held, strict=True)
-            ]
+            pairs = zip(needed, held, strict=True)
+            needed = [sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in pairs]
         if held != needed or str(ty.dtype) != str(param.ty.dtype):
             role = "reads" if number < len(operands) else "writes"
             yield f"{role} its buffer {param.name!r} as {param.ty.dtype}{needed}; its caller holds {ty.dtype}{held}"

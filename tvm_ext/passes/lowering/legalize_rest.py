@@ -3,19 +3,16 @@
 LegalizeOps makes a kernel of each operator, FuseOps groups them, and FuseTIR makes one kernel of each group.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of
+from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of, with_body
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.ops.scalars.legalize import legalizations
 
-from ...core.graph.relax_graph import with_body
 from .kernel_interfaces import check_kept, check_kernels
 from .named_fusion import fuse
 

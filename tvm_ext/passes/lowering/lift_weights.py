@@ -4,18 +4,15 @@ y = call_tir(k, (x, <constant>))   ->   main(x, w0): y = call_tir(k, (x, w0))
 return <constant of no elements>   ->   main(x, w0): return w0        TVM cannot read again what it writes of one
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name
+from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name, with_body, with_main
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 
-from ...core.graph.relax_graph import with_body, with_main
 from ..steps.call_sites import note_call_sites
 from .kernel_interfaces import check_kernels
 

@@ -1,7 +1,5 @@
 """Lower precision: products of narrow floats, summed in float32, and tensors of narrow floats between kernels."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -46,8 +44,7 @@ class LowerPrecision(Pass):
             return PassResult(mod)
         _check_names(mod, ctx)
         products = products_of(mod["main"], ctx) if lowers else ()
-        found = roundings_of(mod, ctx, products)
-        result = _Rounding(Rewriter(mod, ctx), products, found).run()
+        result = _Rounding(Rewriter(mod, ctx), products, roundings_of(mod, ctx, products)).run()
         if lowers:
             ctx.precision = precision_plan(products, mod, ctx)
         return result
@@ -103,18 +100,14 @@ class _Rounding:
         provenance.add_held(stored.name, provenance.held(var.name))
         copy = self._rw.emit(relax.op.astype(stored, "float32"), f"{var.name}_rounded")
         provenance.clear_nodes(copy.name)
-        self._rw.fire(
-            f"a copy rounded to {self._dtype} for products: the value itself stays float32 for others", stored
-        )
+        why = f"a copy rounded to {self._dtype} for products: the value itself stays float32 for others"
+        self._rw.fire(why, stored)
         return copy
 
     def _with_weights(self, product: Product, value: Call) -> Call:
         """A product with narrow constants."""
-        count = len(product.operands)
-        args = [
-            self._weight(a, self._dtype) if i < count and isinstance(a, GenericConst) else a
-            for i, a in enumerate(value.args)
-        ]
+        factors, rest = value.args[: len(product.operands)], value.args[len(product.operands) :]
+        args = [*(self._weight(a, self._dtype) if isinstance(a, GenericConst) else a for a in factors), *rest]
         weights = sum(isinstance(a, GenericConst) for a in product.operands)
         self._rw.fire(f"{product.name} of {self._dtype} operands{', its weight rounded' if weights else ''}")
         return Call(value.op, args, value.attrs, value.ty_args)

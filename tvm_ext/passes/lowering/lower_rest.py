@@ -4,18 +4,15 @@ By :mod:`tvm_ext.schedules.generic`, which only runs outer loops on threads. A r
 of the same memory.
 """
 
-from __future__ import annotations
-
 from tvm.ir import IRModule
 
 from tvm_ext.core.graph.ownership import Role
-from tvm_ext.core.graph.relax_graph import main_bindings, op_name
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name, with_functions
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 from tvm_ext.schedules import generic
 
 from ...core.graph.nodes import kernels_of
-from ...core.graph.relax_graph import with_functions
 from ..conditions import unique_names
 from .choose_recipes import ChooseRecipes
 

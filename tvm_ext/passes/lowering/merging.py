@@ -1,7 +1,5 @@
 """Two groups of which the second alone reads the first, as one: where a recipe takes it, and it is estimated to pay."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,11 +91,10 @@ class Pair:
 
     def candidate(self) -> FusionCandidate:
         """What a fusion model is asked. Each anchor keeps an expression of its own."""
-        names = [tuple(op_name(b.value) for b in group.bindings) for group in (self.first, self.second)]
-        saved = 2 * math.prod(self.first.shape) * np.dtype(self.first.dtype).itemsize
-        return FusionCandidate(
-            self.first.anchor, names[0], names[1], self.second.shape, self.second.dtype, saved, len(names[1])
-        )
+        first, second = self.first, self.second
+        members, joining = (tuple(op_name(b.value) for b in group.bindings) for group in (first, second))
+        saved = 2 * math.prod(first.shape) * np.dtype(first.dtype).itemsize
+        return FusionCandidate(first.anchor, members, joining, second.shape, second.dtype, saved, len(joining))
 
 
 @dataclass

@@ -5,8 +5,6 @@
 The calls inside the fused functions are those of before, on operands that can be traced: so each is found again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm_ffi

@@ -6,8 +6,6 @@ The program is a constant, and becomes a weight like any other; constants of the
 after simplification, where operators are as the model means them, and before attention and grouping hide matmuls.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -22,12 +20,11 @@ from tvm_ext.byoc.relax_view import RelaxView
 from tvm_ext.byoc.settings import Offloading
 from tvm_ext.core.cost.work import flops_of, flops_of_call
 from tvm_ext.core.graph.offload_plan import COMPILE_TIME, CPU, OffloadedRegion, OffloadPlan
-from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of, iter_groups
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of, iter_groups, with_body, with_main
 from tvm_ext.core.group import Group
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 
-from ...core.graph.relax_graph import with_body, with_main
 from ..conditions import unique_names
 from ..steps.products import products_of
 from .choose_recipes import allowed_matches, least_cost
@@ -138,9 +135,7 @@ def _reordered(mod: IRModule, partition: Partition) -> IRModule:
     if not partition.planned:
         return mod
     main, rank = mod["main"], {name: index for index, name in enumerate(partition.order)}
-    blocks = [
-        type(block)(sorted(block.bindings, key=lambda binding: rank[binding.var.name])) for block in main.body.blocks
-    ]
+    blocks = [type(block)(sorted(block.bindings, key=lambda b: rank[b.var.name])) for block in main.body.blocks]
     return with_main(mod, with_body(main, relax.SeqExpr(blocks, main.body.body)))
 
 

@@ -1,7 +1,5 @@
 """Storage prepared for grouping: decodes stand at the readers of stored tensors, encodes where these are made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -98,15 +96,13 @@ def _of_constant(call: Call, site: Site) -> Any:
     if not is_constant(call.args[0]) or not all(is_constant(a) for a in call.args[1:]):
         return None
     if dtype_of(call.args[0]) in STORED and (why := _read_as_stored(site.var, call, site)):
-        site.rw.skip(f"stays {dtype_of(call.args[0])}: {why}")
-        return None
+        return site.rw.skip(f"stays {dtype_of(call.args[0])}: {why}")
     if any(view_of(a) is None for a in call.args) or not dtype_of(call.args[0]).strip("u").startswith("int"):
         return None
-    site.rw.fire(
-        f"dequantize of a constant {dtype_of(call.args[0])} that no kernel of integers reads: a float constant"
-    )
     value, scale, zero = (np.asarray(view_of(a)) for a in call.args)
-    return constant(dequantized(value, scale, zero, int(call.attrs.axis)))
+    floats = constant(dequantized(value, scale, zero, int(call.attrs.axis)))
+    dtype = dtype_of(call.args[0])
+    return site.replaced(floats, f"dequantize of a constant {dtype} that no kernel of integers reads: a float constant")
 
 
 def _read_as_stored(var: relax.Var, call: Call, site: Site) -> str:
@@ -178,10 +174,8 @@ def _without_zero(weight: Any, zero_point: Any, axis: int | None, site: Site) ->
     shift = zero if axis is None else along(zero, axis, stored)
     whole = stored.astype(np.int64) - shift.astype(np.int64)
     if whole.min() < -128 or whole.max() > 127:
-        site.rw.skip("the weight less its zero point does not fit into int8")
-        return None
-    site.rw.fire("a weight stored as int8, without a zero point")
-    return constant(whole, "int8")
+        return site.rw.skip("the weight less its zero point does not fit into int8")
+    return site.replaced(constant(whole, "int8"), "a weight stored as int8, without a zero point")
 
 
 # ------------------------------------------------------------ conversions that do nothing
@@ -195,11 +189,9 @@ def _stored_again(call: Call, site: Site) -> Any:
     if encode is None or decode is None or encode.stored != decode.stored:
         return None
     if not encode.same(decode):
-        site.rw.skip("stored again in another scale or with another zero point")
-        return None
+        return site.rw.skip("stored again in another scale or with another zero point")
     if not decode.increases:
-        site.rw.skip("its scale is not known, or none of a number")
-        return None
+        return site.rw.skip("its scale is not known, or none of a number")
     site.take_over(call.args[0])
     site.rw.fire(f"{op_name(call).removeprefix('relax.')} of what it decodes: the stored tensor itself")
     return decode.call.args[0]
@@ -217,8 +209,7 @@ def _within(call: Call, site: Site) -> Any:
         low, high = 0.0, np.inf
     if not (low <= span[0] and span[1] <= high):
         return None
-    site.rw.fire(f"no stored value is outside of {low:g} .. {high:g}")
-    return call.args[0]
+    return site.replaced(call.args[0], f"no stored value is outside of {low:g} .. {high:g}")
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

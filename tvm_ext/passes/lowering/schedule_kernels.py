@@ -1,7 +1,5 @@
 """Scheduling: each kernel's recipe schedules its TIR function, or a MetaSchedule database that was given does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax, tirx

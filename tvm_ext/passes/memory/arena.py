@@ -4,8 +4,6 @@ Greedy by size (Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep N
 section 5.2): the largest buffer first, each at the lowest offset where nothing that lives at the same time lies.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence

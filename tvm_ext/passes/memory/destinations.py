@@ -6,16 +6,14 @@ A kernel that writes an output finds the memory among its arguments then. What n
 constant, an input, or the same as another one) is returned as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
+from ...core.graph.nodes import substituted
 from ...core.graph.relax_graph import bindings_of, op_name, shape_of, with_body, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from .updates import Updates, can_lend, results_of, root_of
@@ -70,8 +68,7 @@ def _with_destinations(
     written = {index for index, _ in destinations}
     rest = [r for i, r in enumerate(results) if i not in written] or [next(iter(params))]
     body = relax.SeqExpr(blocks, rest[0] if len(rest) == 1 else relax.Tuple(rest))
-    body = tvm_ffi.structural_map(body, (relax.Var, lambda var: params.get(var, var)))
-    types = [r.ty for r in rest]
+    body, types = substituted(body, params), [r.ty for r in rest]
     ret = types[0] if len(types) == 1 else relax.TupleType(types)
     return with_body(function, body, [*function.params, *params.values()], ret), tuple(destinations)
 

@@ -9,18 +9,15 @@ held another one, never two in one place, and takes half as much again as lives 
 values of dtypes that numpy cannot lend.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
-from ...core.graph.nodes import nodes_of
+from ...core.graph.nodes import nodes_of, substituted
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_body, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.spec import View
@@ -85,9 +82,7 @@ def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[
             offsets[binding.var] = offsets[source]
             place(binding.var, offsets[source])
     blocks = [relax.BindingBlock([b for b in block.bindings if b.var not in memory]) for block in function.body.blocks]
-    body = tvm_ffi.structural_map(
-        relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: memory.get(var, var))
-    )
+    body = substituted(relax.SeqExpr(blocks, function.body.body), memory)
     return with_body(function, body, [*function.params, *params.values()]), arena, tuple(params)
 
 
@@ -126,6 +121,5 @@ def _is_kernel(value: Any) -> bool:
 
 
 def _interval(var: relax.Var, name: str, steps: list[int]) -> Interval:
-    bits = tvm.DataType(dtype_of(var)).bits
-    nbytes = math.prod(shape_of(var) or ()) * -(-bits // 8)
+    nbytes = math.prod(shape_of(var) or ()) * -(-tvm.DataType(dtype_of(var)).bits // 8)
     return Interval(name, nbytes, min(steps), max(steps), var.name.startswith(WORKSPACE))

@@ -36,11 +36,9 @@ class Check:
 
     def emitted(self, rw: Rewriter) -> None:
         """Call it before the current binding."""
-        shapes = [tuple(param.ty.shape) for param in self.kernel.params]
-        operands = [
-            one if shape_of(one) == tuple(map(int, shape)) else rw.emit(relax.op.reshape(one, shape))
-            for one, shape in zip(self.operands, shapes, strict=False)
-        ]
+        shapes = (tuple(map(int, param.ty.shape)) for param in self.kernel.params)
+        pairs = zip(self.operands, shapes, strict=False)
+        operands = [x if shape_of(x) == shape else rw.emit(relax.op.reshape(x, shape)) for x, shape in pairs]
         rw.emit(relax.call_tir(rw.add_function(self.kernel, "check"), operands, relax.TensorType((1,), "int8")))
 
 
@@ -81,10 +79,8 @@ def _check_of(rewriter: Rewriter, call: Any, roots: Mapping[Any, Any]) -> Check 
         return None
     kept = [one for loop in nodes_of(kernel.body, tirx.For) if _refuses(loop) for one in nodes_of(loop, tirx.For)]
     assert kept, "a kernel refuses outside of a loop, which is not asked before others write"
-    body = tvm_ffi.structural_map(
-        kernel.body,
-        (tirx.For, lambda loop: loop if any(loop.same_as(one) for one in kept) else tirx.Evaluate(0)), order="pre",
-    )  # fmt: skip
+    without = (tirx.For, lambda loop: loop if any(loop.same_as(one) for one in kept) else tirx.Evaluate(0))
+    body = tvm_ffi.structural_map(kernel.body, without, order="pre")
     read = {*nodes_of(body, Var)}
     places = [number for number, param in enumerate(kernel.params[:-1]) if param in read]
     params = [*(kernel.params[place] for place in places), tirx.decl_buffer((1,), "int8", "out")]

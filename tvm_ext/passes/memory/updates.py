@@ -6,8 +6,6 @@ The memory of such an output holds the input's values before the call: the calle
 is the input's own memory, which no kernel reads any more then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

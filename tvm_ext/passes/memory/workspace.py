@@ -3,8 +3,6 @@
 y = alloc(); k(x, y)   ->   t = alloc(); y = alloc(); k(x, t, y)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,10 +28,8 @@ class PlaceWorkspace(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         kernels = kernels_with_workspace(mod)
         builder = relax.BlockBuilder()
-        calls = {
-            mod.get_global_var(name): (builder.add_func(kernel.function, name), kernel)
-            for name, kernel in kernels.items()
-        }
+        added = {name: builder.add_func(kernel.function, name) for name, kernel in kernels.items()}
+        calls = {mod.get_global_var(name): (added[name], kernel) for name, kernel in kernels.items()}
         builder.add_func(_with_allocations(mod["main"], calls), "main")
         moved = ((name, len(kernel.workspace)) for name, kernel in kernels.items() if kernel.workspace)
         fired = tuple(Event(name, f"{count} buffers are arguments") for name, count in moved)

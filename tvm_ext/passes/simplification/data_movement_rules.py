@@ -1,7 +1,5 @@
 """Rules of algebraic simplification for operators that only move data: reshapes, transposes, slices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax
@@ -24,17 +22,14 @@ def _to_reshape(call: Call, site: Site) -> Any:
 def _same_shape(call: Call, site: Site) -> Any:
     if not site.same_type(call.args[0]):
         return None
-    site.rw.fire(f"{op_name(call).removeprefix('relax.')} to the shape it has")
-    return call.args[0]
+    return site.replaced(call.args[0], f"{op_name(call).removeprefix('relax.')} to the shape it has")
 
 
 def _reshape_of_reshape(call: Call, site: Site) -> Any:
     inner, shape = site.inner(call.args[0], "relax.reshape"), shape_of(site.var)
     if inner is None or shape is None:
         return None
-    site.take_over(call.args[0])
-    site.rw.fire("two reshapes made one")
-    return relax.op.reshape(inner.args[0], shape)
+    return site.replaced(relax.op.reshape(inner.args[0], shape), "two reshapes made one", call.args[0])
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -46,8 +41,7 @@ def _identity_permute(call: Call, site: Site) -> Any:
     axes = _axes(call)
     if axes != tuple(range(len(axes))):
         return None
-    site.rw.fire("permute_dims that moves nothing")
-    return call.args[0]
+    return site.replaced(call.args[0], "permute_dims that moves nothing")
 
 
 def _permute_of_permute(call: Call, site: Site) -> Any:
@@ -55,9 +49,8 @@ def _permute_of_permute(call: Call, site: Site) -> Any:
     if inner is None:
         return None
     first = _axes(inner)
-    site.take_over(call.args[0])
-    site.rw.fire("two permute_dims made one")
-    return relax.op.permute_dims(inner.args[0], [first[a] for a in _axes(call)])
+    joined = relax.op.permute_dims(inner.args[0], [first[a] for a in _axes(call)])
+    return site.replaced(joined, "two permute_dims made one", call.args[0])
 
 
 def _permute_of_ones(call: Call, site: Site) -> Any:
@@ -98,8 +91,7 @@ def _concat_of_one(call: Call, site: Site) -> Any:
     fields: list[Any] = list(getattr(site.rw.definition(call.args[0]), "fields", ()))
     if len(fields) != 1 or not site.same_type(fields[0]):
         return None
-    site.rw.fire("concat of one tensor")
-    return fields[0]
+    return site.replaced(fields[0], "concat of one tensor")
 
 
 def _slice_of_all(call: Call, site: Site) -> Any:
@@ -114,8 +106,7 @@ def _slice_of_all(call: Call, site: Site) -> Any:
         return None  # at larger sizes it is a part
     if not whole:
         return None
-    site.rw.fire("slice that takes all")
-    return call.args[0]
+    return site.replaced(call.args[0], "slice that takes all")
 
 
 # ------------------------------------------------------------ broadcasts move down, where they vanish
@@ -126,8 +117,7 @@ def broadcast_operand(call: Call, site: Site) -> Any:
             continue
         args = [inner.args[0] if j == i else a for j, a in enumerate(call.args)]
         if (new := site.fits(Call(call.op, args, call.attrs, call.ty_args))) is not None:
-            site.rw.fire(f"{op_name(call).removeprefix('relax.')} broadcasts its operand by itself")
-            return new
+            return site.replaced(new, f"{op_name(call).removeprefix('relax.')} broadcasts its operand by itself")
         others = [a for j, a in enumerate(call.args) if j != i]
         alone = site.sole(operand)
         cheap = alone or isinstance(inner.args[0], GenericConst)
@@ -173,8 +163,7 @@ def _does_nothing(attribute: str, neutral: int) -> Rule:
         values = values if isinstance(values, tuple) else (values,)
         if any(int(v) != neutral for v in values) or not site.same_type(call.args[0]):
             return None
-        site.rw.fire(f"{op_name(call).removeprefix('relax.')} by {neutral} does nothing")
-        return call.args[0]
+        return site.replaced(call.args[0], f"{op_name(call).removeprefix('relax.')} by {neutral} does nothing")
 
     return rule
 

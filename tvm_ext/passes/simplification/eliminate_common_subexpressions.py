@@ -1,7 +1,5 @@
 """Common subexpression elimination: what is computed twice from the same operands is computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dead code elimination: what nothing needs is not computed."""
 
-from __future__ import annotations
-
 from tvm import relax
 from tvm.ir import IRModule
 

@@ -1,7 +1,5 @@
 """Constant factors and shifts around a convolution or matmul go into its weight and its bias."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -51,8 +49,7 @@ def _scale_after(call: Call, site: Site) -> Any:
     weight = linear.scaled_outputs(scale)
     shift = None if bias is None else channel_constant(bias * scale, linear.rank, linear.outputs[0], dtype_of(u))
     if (why := weight if isinstance(weight, str) else _refusal(between, site)) is not None:
-        site.rw.skip(why)
-        return None
+        return site.rw.skip(why)
     site.rw.absorb(*between)
     site.rw.fire(f"a factor taken into the weight of the {linear.name} before it")
     scaled = linear.with_weight(weight)
@@ -70,8 +67,7 @@ def _shift_after(call: Call, site: Site) -> Any:
     if shift is None:
         return None
     if (why := _refusal(between[:1], site)) is not None:
-        site.rw.skip(why)
-        return None
+        return site.rw.skip(why)
     site.rw.absorb(between[0])
     site.rw.fire(f"two biases of one {linear.name} summed")
     axis, dtype = linear.outputs[0], dtype_of(u)
@@ -117,16 +113,13 @@ def _shift_before(call: Call, site: Site) -> Any:
     if why is None and site.rw.ctx.options.accuracy == "exact":
         why = 'accuracy="exact": a shift folded through a sum of products would change what cancels'
     if why is not None:
-        site.rw.skip(why)
-        return None
+        return site.rw.skip(why)
     site.take_over(call.args[0])
     moved = None if product is None else _with_scaled_inputs(linear, product[1], product[0], [found.args[0]], site)
     site.rw.fire(f"a shift taken through the {linear.name} into its bias")
     plain = Call(call.op, [found.args[0], call.args[1]], call.attrs, call.ty_args)
-    axis, dtype = linear.outputs[0], dtype_of(site.var)
-    return relax.op.add(
-        site.rw.emit(plain if moved is None else moved), channel_constant(answer, linear.rank, axis, dtype)
-    )
+    bias = channel_constant(answer, linear.rank, linear.outputs[0], dtype_of(site.var))
+    return relax.op.add(site.rw.emit(plain if moved is None else moved), bias)
 
 
 _Product = tuple[Any, np.ndarray]
@@ -143,22 +136,19 @@ def _scale_before_shift(
     linear: Linear, add: Call, product: _Product | None, shift: np.ndarray, reason: str, site: Site
 ) -> Any:
     if product is None:
-        site.rw.skip(reason)
-        return None
+        return site.rw.skip(reason)
     data, (x, scale) = linear.call.args[0], product
     with np.errstate(all="ignore"):
         moved = channel_constant(shift / scale, linear.rank, linear.inputs[0], dtype_of(data))
     if not np.isfinite(moved.value.numpy()).all():
-        site.rw.skip(f"{reason}, and divided by the factor before it, it is not finite")
-        return None
+        return site.rw.skip(f"{reason}, and divided by the factor before it, it is not finite")
     return _with_scaled_inputs(linear, scale, relax.op.add(x, moved), [data, add.args[0]], site)
 
 
 def _with_scaled_inputs(linear: Linear, scale: np.ndarray, data: Any, between: list[Any], site: Site) -> Any:
     weight = linear.scaled_inputs(scale)
     if (why := weight if isinstance(weight, str) else _refusal(between, site)) is not None:
-        site.rw.skip(why)
-        return None
+        return site.rw.skip(why)
     for var in between:
         site.take_over(var)
     site.rw.fire(f"a factor before the {linear.name} taken into its weight")

@@ -1,7 +1,5 @@
 """Batch norm after a convolution or matmul: its scale goes into the weight, its shift becomes the bias."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -158,9 +156,7 @@ def _result_rewrite(fold: _Fold) -> Callable[[Rewriter], Any]:
             rw.absorb(fold.bias)
         what = "bias and shift" if fold.bias is not None else "shift"
         rw.fire(f"scaled into the weight of {fold.anchor.name} ({op_name(fold.call)}); {what} added after it")
-        norm = fold.norm
-        return relax.op.add(
-            fold.anchor, channel_constant(fold.shift, int(norm.out.ty.ndim), norm.axis, dtype_of(norm.out))
-        )
+        out = fold.norm.out
+        return relax.op.add(fold.anchor, channel_constant(fold.shift, int(out.ty.ndim), fold.norm.axis, dtype_of(out)))
 
     return rewrite

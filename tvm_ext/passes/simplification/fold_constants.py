@@ -1,7 +1,5 @@
 """Constant folding: what depends on constants alone is computed now, in numpy, never by compiling."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -16,9 +14,9 @@ from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.evaluators import NotEvaluated, evaluate
 from ...ops.table import of
 from ..steps.constants import NUMPY_DTYPES, constant, view_of
-from ..steps.integer_weights import is_integer_weight
 from ..steps.liveness import without_leftovers
 
+_BYTES = frozenset({"int8", "uint8"})
 _KEPT = {"relax.dequantize": "relax.dequantize is kept: folding it would turn quantized weights into floats"}
 
 
@@ -61,9 +59,8 @@ def fold(binding: relax.VarBinding, rw: Rewriter) -> Any:
         return _known_shape(value, rw)
     operands = [_resolved(rw, a) for a in value.args]
     if _foldable(op_name(value), operands):
-        if is_integer_weight(binding, rw):
-            rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")
-            return None
+        if _is_integer_weight(binding, rw):
+            return rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")
         return _folded(value, binding.var.ty, operands, rw)
     return _with_shapes_inlined(value, operands, rw)
 
@@ -124,22 +121,18 @@ def _foldable(name: str, operands: list[Any]) -> bool:
 def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
     name = op_name(call)
     if (evaluator := of(name).numpy) is None:
-        rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
-        return None
+        return rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
     types = _tensor_types(ty)
     if types is None:
-        rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
-        return None
+        return rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
     growth = rw.ctx.facts.get(Growth)
     if growth.decided(rw.current, _grows(types, operands)) if growth else _grows(types, operands):
-        rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
-        return None
+        return rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
     try:
         result = evaluate(evaluator, call, [_value(a) for a in operands], types[0][1])
         new = _as_constants(result, types)
     except NotEvaluated as reason:
-        rw.skip(f"{name}: {reason}")
-        return None
+        return rw.skip(f"{name}: {reason}")
     rw.fire(f"{name.removeprefix('relax.')} of constants computed")
     return new
 
@@ -161,8 +154,7 @@ def _grows(types: list[tuple[tuple[int, ...], str]], operands: list[Any]) -> boo
     size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in types)
     tensors = [t for operand in operands for t in (operand.fields if isinstance(operand, relax.Tuple) else [operand])]
     views = [view for view in map(view_of, tensors) if view is not None]
-    distinct = {view.ctypes.data: view.nbytes for view in views}
-    return outgrows(size, sum(distinct.values()))
+    return outgrows(size, sum({view.ctypes.data: view.nbytes for view in views}.values()))
 
 
 def _value(operand: Any) -> Any:
@@ -204,3 +196,41 @@ def _with_shapes_inlined(call: Call, operands: list[Any], rw: Rewriter) -> Any:
         return None
     rw.fire("static shape put in place")
     return Call(call.op, args, call.attrs, call.ty_args)
+
+
+# ------------------------------------------------------------ weights of integers
+def _is_integer_weight(binding: relax.VarBinding, rw: Rewriter) -> bool:
+    """Whether a binding widens a constant of 8 bits that only products of integers read: it keeps its type.
+
+    conv2d(x, astype(W, int32) - z)        W: a constant of 8 bits, z: one zero point
+    """
+    value = binding.value
+    if op_name(value) != "relax.astype" or dtype_of(value) != "int32" or dtype_of(value.args[0]) not in _BYTES:
+        return False
+    if not isinstance(rw.definition(value.args[0]), GenericConst):
+        return False
+    return _all_read(binding.var, rw, lambda reader, var: _multiplies(reader, var, rw))
+
+
+def _multiplies(reader: relax.Var, var: relax.Var, rw: Rewriter) -> bool:
+    """Whether a reader is a product, or takes one zero point away for products."""
+    value = rw.defs[reader]
+    if of(op_name(value)).integers:
+        return True
+    if op_name(value) != "relax.subtract" or not value.args[0].same_as(var) or not _one_value(value.args[1], rw):
+        return False
+    return _all_read(reader, rw, lambda last, _: of(op_name(rw.defs[last])).integers)
+
+
+def _all_read(var: relax.Var, rw: Rewriter, fits: Any) -> bool:
+    readers = rw.uses.get(var, ())
+    return bool(readers) and all(reader is not None and fits(reader, var) for reader in readers)
+
+
+def _one_value(expr: Any, rw: Rewriter) -> bool:
+    """Whether an operand is a constant of which all elements are the same, or one in another type or shape."""
+    found = rw.definition(expr)
+    while op_name(found) in ("relax.astype", "relax.reshape"):
+        found = rw.definition(found.args[0])
+    view = view_of(found)
+    return view is not None and view.size > 0 and bool((view == view.flat[0]).all())

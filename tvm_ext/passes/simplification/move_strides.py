@@ -8,8 +8,6 @@ in residual networks with the stride in the 1x1 convolution, the whole end of th
 under the name StridesOptimization.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,11 +39,8 @@ class MoveStrides(Pass):
 
 def steps_read(rw: Rewriter) -> dict[relax.Var, Step]:
     """Variable -> every how manyth of its pixels anything reads, for those that can be computed at these only."""
-    read: dict[relax.Var, Step] = {
-        var: _ALL
-        for var, readers in rw.uses.items()
-        if any(reader is None or not _is_image(reader) for reader in readers)
-    }
+    whole = (var for var, readers in rw.uses.items() if any(r is None or not _is_image(r) for r in readers))
+    read: dict[relax.Var, Step] = dict.fromkeys(whole, _ALL)
     bindings = [(var, value) for var, value in rw.defs.items() if _is_image(var)]
     for var, value in reversed(bindings):
         wanted = read.get(var, _ALL)
@@ -114,10 +109,8 @@ class _Mover:
             return operand
         left = self._steps.get(operand, _ALL) if operand in self._sparse else _ALL
         size = (shape_of(call) or ())[-2:]
-        more = [
-            1 if axis - 2 < -len(shape) or shape[axis - 2] != size[axis] else step[axis] // left[axis]
-            for axis in (0, 1)
-        ]
+        own = (0, *shape)[-2:]  # no rows of a vector
+        more = [step[axis] // left[axis] if own[axis] == size[axis] else 1 for axis in (0, 1)]
         operand = self._sparse.get(operand, operand) if isinstance(operand, relax.Var) else operand
         return operand if more == [1, 1] else self._every(operand, (more[0], more[1]))
 

@@ -1,23 +1,21 @@
 """Activations that exporters write out, made one operator again: gelu, its tanh form, silu."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.ir import Call, IRModule
+from tvm.ir import Call, GenericConst, IRModule
 
-from ...core.graph.relax_graph import dtype_of, op_name
+from ...core.graph.relax_graph import dtype_of, op_name, scalar_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ..steps.constants import constant
-from ..steps.expressions import factors, is_polynomial
 from .rules import Site, rewrite_by_rules
 
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 _FLOATS = ("float16", "float32", "float64")
+_MAX_DEGREE = 3
 
 
 class RecognizeActivations(Pass):
@@ -42,7 +40,7 @@ class RecognizeActivations(Pass):
 def _activation(call: Call, site: Site) -> Any:
     if dtype_of(site.var) not in _FLOATS:
         return None
-    scale, parts = factors(call, site)
+    scale, parts = _factors(call, site)
     if scale == 1.0 and len(parts) == 1 and op_name(site.rw.definition(parts[0])) in _DOUBLED:
         site.take_over(call.args[0])
         return parts[0]
@@ -66,9 +64,9 @@ def _gated(gate: Any, x: relax.Var, site: Site) -> tuple[str, Any, float] | None
     for name, nonlinear, argument, make in _GELUS:
         for one, function in (inner.args, reversed(inner.args)):
             curve = site.rw.definition(function)
-            if op_name(curve) != nonlinear or not is_polynomial(one, x, (1.0,), site):
+            if op_name(curve) != nonlinear or not _is_polynomial(one, x, (1.0,), site):
                 continue
-            if is_polynomial(curve.args[0], x, argument, site):
+            if _is_polynomial(curve.args[0], x, argument, site):
                 return name, make(x), 2.0
     return None
 
@@ -87,10 +85,76 @@ _DOUBLED = ("relax.nn.gelu", "relax.nn.gelu_tanh")
 def _scaled(found: tuple[str, Any, float], scale: float, gate: Any, x: relax.Var, site: Site) -> Any:
     name, result, factor = found
     if not site.sole(gate):
-        site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
-        return None
+        return site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
     site.take_over(gate, x)
     site.rw.fire(f"made one {name}")
     if scale * factor == 1.0:
         return result
     return relax.op.multiply(site.rw.emit(result), constant(np.array(scale * factor, dtype_of(site.var))))
+
+
+# ------------------------------------------------------------ products as factors, polynomials as coefficients
+def _factors(expr: Any, site: Site) -> tuple[float, list[Any]]:
+    """A product as its constant and its other factors: (x * 0.5) * y -> (0.5, [x, y]).
+
+    Goes through variables with one reader only: what others read is computed anyway.
+    """
+    call = site.rw.definition(expr) if isinstance(expr, relax.Var) and site.sole(expr) else expr
+    value = scalar_of(call)
+    if isinstance(value, float):
+        return value, []
+    if op_name(call) == "relax.multiply":
+        (one, left), (other, right) = (_factors(a, site) for a in call.args)
+        return one * other, [*left, *right]
+    return 1.0, [expr]
+
+
+def _polynomial(expr: Any, x: relax.Var, site: Site) -> tuple[float, ...] | None:
+    """Coefficients of `expr` as a polynomial of x, lowest first: 0.5 * x + x * x * x -> (0, 0.5, 0, 1).
+
+    None if it is none, or one of a degree above 3.
+    """
+    if isinstance(expr, relax.Var) and expr.same_as(x):
+        return (0.0, 1.0)
+    call = site.rw.definition(expr)
+    if isinstance(call, GenericConst):
+        value = scalar_of(call)
+        return None if value is None else (float(value),)
+    name = op_name(call)
+    if name not in ("relax.add", "relax.subtract", "relax.multiply", "relax.divide", "relax.power"):
+        return None
+    left, right = (_polynomial(a, x, site) for a in call.args)
+    return None if left is None or right is None else _combined(name, left, right)
+
+
+def _combined(name: str, left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...] | None:
+    if name in ("relax.add", "relax.subtract"):
+        size, sign = max(len(left), len(right)), 1.0 if name == "relax.add" else -1.0
+        one, other = ([*c, *[0.0] * (size - len(c))] for c in (left, right))
+        return tuple(a + sign * b for a, b in zip(one, other, strict=True))
+    if name == "relax.divide":
+        return tuple(a / right[0] for a in left) if len(right) == 1 and right[0] else None
+    if name == "relax.power":
+        if len(right) != 1 or right[0] not in (1.0, 2.0, 3.0):
+            return None
+        product: tuple[float, ...] | None = left
+        for _ in range(int(right[0]) - 1):
+            product = _product(product, left)
+        return product
+    return _product(left, right)
+
+
+def _product(left: tuple[float, ...] | None, right: tuple[float, ...]) -> tuple[float, ...] | None:
+    if left is None or len(left) + len(right) - 2 > _MAX_DEGREE:
+        return None
+    return tuple(float(c) for c in np.convolve(left, right))
+
+
+def _is_polynomial(expr: Any, x: relax.Var, wanted: tuple[float, ...], site: Site) -> bool:
+    """Whether `expr` is this polynomial of x, up to the rounding of constants in the dtype of x."""
+    found = _polynomial(expr, x, site)
+    if found is None or any(found[len(wanted) :]):
+        return False
+    tolerance = 16 * float(np.finfo(dtype_of(x)).eps)
+    given = [*found, *[0.0] * (len(wanted) - len(found))]
+    return all(math.isclose(a, b, rel_tol=tolerance, abs_tol=0.0) for a, b in zip(given, wanted, strict=False))

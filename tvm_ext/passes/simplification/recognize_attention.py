@@ -9,8 +9,6 @@ transpose, and undo both behind, so most of these transposes meet another one; w
 same memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,12 +63,10 @@ def _attention(call: Call, site: Site) -> Any:
     found = _scores(softmax, weights, site)
     reason = found if isinstance(found, str) else _why_not(found, value, site)
     if reason or isinstance(found, str):
-        site.rw.skip(f"no attention: {reason}")
-        return None
+        return site.rw.skip(f"no attention: {reason}")
     for variable in (weights, *found.through):
         site.take_over(variable)
-    site.rw.fire(f"attention of {len(found.masks)} masks, scale {found.scale:g}")
-    return _build(found, value, site)
+    return site.replaced(_build(found, value, site), f"attention of {len(found.masks)} masks, scale {found.scale:g}")
 
 
 def _scores(softmax: Call, weights: Any, site: Site) -> _Scores | str:

@@ -1,7 +1,5 @@
 """Layer normalization that exporters write out, made one operator again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -75,10 +73,8 @@ def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
     if shape is None or not site.same_type(x):
         return None
     if (why := _refusal(found, shape, dtype_of(x))) is not None:
-        site.rw.skip(why)
-        return None
-    extents = [shape[a] for a in found.axes]
-    one, zero = (constant(np.full(extents, v, dtype_of(x))) for v in (1, 0))
+        return site.rw.skip(why)
+    one, zero = (constant(np.full([shape[a] for a in found.axes], v, dtype_of(x))) for v in (1, 0))
     site.take_over(deviation, x)
     site.take_over(variance, x)
     site.rw.fire(f"made one layer_norm over dimensions {list(found.axes)}")
@@ -180,15 +176,10 @@ def _with(norm: Call, gamma: np.ndarray, beta: np.ndarray, what: str, call: Call
     with np.errstate(over="ignore"):
         weights = [constant(v, dtype) for v in (gamma, beta)]
     if not all(np.isfinite(w.value.numpy()).all() for w in weights):
-        site.rw.skip(f"the {what} of the layer_norm would not be finite")
-        return None
+        return site.rw.skip(f"the {what} of the layer_norm would not be finite")
     site.take_over(next(a for a in call.args if not isinstance(a, GenericConst)))
     site.rw.fire(f"{what} taken into the layer_norm")
     return Call(norm.op, [norm.args[0], *weights], norm.attrs, norm.ty_args)
 
 
-_RULES = {
-    "relax.divide": (_divided,),
-    "relax.multiply": (_multiplied, _weighted),
-    "relax.add": (_shifted,),
-}
+_RULES = {"relax.divide": (_divided,), "relax.multiply": (_multiplied, _weighted), "relax.add": (_shifted,)}

@@ -1,7 +1,5 @@
 """Strength reduction: operators replaced by cheaper ones with the same value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -50,11 +48,9 @@ def _divide_by_constant(call: Call, site: Site) -> Any:
         return None  # zero, NaN, infinity, or a reciprocal that is none of the normal numbers
     exact = bool((np.frexp(wide)[0] == 0.5).all())
     if not exact and site.rw.ctx.options.accuracy == "exact":
-        site.rw.skip('accuracy="exact": a multiplication by a reciprocal would round twice')
-        return None
+        return site.rw.skip('accuracy="exact": a multiplication by a reciprocal would round twice')
     if not exact and _is_rounded(site.var, site):
-        site.rw.skip("a quotient that is rounded to a whole number: a reciprocal would decide ties otherwise")
-        return None
+        return site.rw.skip("a quotient that is rounded to a whole number: a reciprocal would decide ties otherwise")
     site.rw.fire(f"division by {'a power of two' if exact else 'a constant'} made a multiplication")
     return relax.op.multiply(call.args[0], constant(1.0 / divisor.astype(np.float64), str(divisor.dtype)))
 
@@ -150,8 +146,7 @@ def _adaptive_average_pool(call: Call, site: Site) -> Any:
 
 def _dropout(value: Any, site: Site) -> Any:
     call = site.rw.definition(value.tuple_value)
-    site.rw.fire("dropout does nothing in inference")
-    return call.args[0]
+    return site.replaced(call.args[0], "dropout does nothing in inference")
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

@@ -1,7 +1,5 @@
 """Rewriting by rules: a table from operator name to small functions, applied to each binding until none fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,11 +61,18 @@ class Site:
         for operand in value.args if isinstance(value, Call) else ():
             self.take_over(operand, above)
 
+    def replaced(self, by: Any, what: str, *over: Any) -> Any:
+        """`by`, which a rule binds here, once it is reported what was done, and that it does the work of `over` too."""
+        for expr in over:
+            self.take_over(expr)
+        self.rw.fire(what)
+        return by
+
 
 Rule = Callable[[Any, Site], Any]
 """(value bound at the site, site) -> the expression to bind instead, or None if the rule does not fit.
 
-A rule that fits reports it by `site.rw.fire`; one that nearly fits says why not by `site.rw.skip`.
+A rule that fits reports it by :meth:`Site.replaced`; one that nearly fits says why not by `site.rw.skip`.
 """
 
 

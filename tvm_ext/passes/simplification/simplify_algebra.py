@@ -1,7 +1,5 @@
 """Algebraic simplification: operators that change nothing go, chains of alike operators become one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -54,8 +52,7 @@ def _neutral(value: float) -> Rule:
         x, c = call.args
         if not site.same_type(x) or not filled_with(c, value):
             return None
-        site.rw.fire(f"{_short(call)} with {value:g} does nothing")
-        return x
+        return site.replaced(x, f"{_short(call)} with {value:g} does nothing")
 
     return rule
 
@@ -64,8 +61,7 @@ def _constant_right(call: Call, site: Site) -> Any:
     left, right = call.args
     if not isinstance(left, GenericConst) or isinstance(right, GenericConst):
         return None
-    site.rw.fire(f"the constant of {_short(call)} put on the right")
-    return Call(call.op, [right, left])
+    return site.replaced(Call(call.op, [right, left]), f"the constant of {_short(call)} put on the right")
 
 
 def _subtract_constant(call: Call, site: Site) -> Any:
@@ -73,8 +69,7 @@ def _subtract_constant(call: Call, site: Site) -> Any:
     view = view_of(c)
     if view is None or view.dtype.kind != "f" or isinstance(x, GenericConst):
         return None
-    site.rw.fire("subtraction of a constant made an addition")
-    return relax.op.add(x, constant(-view))
+    return site.replaced(relax.op.add(x, constant(-view)), "subtraction of a constant made an addition")
 
 
 def _join_constants(call: Call, site: Site) -> Any:
@@ -92,9 +87,7 @@ def _join_constants(call: Call, site: Site) -> Any:
     elif not site.sole(call.args[0]):
         site.rw.skip(f"the inner {_short(call)} is read elsewhere too")
     elif (new := site.fits(Call(call.op, [inner.args[0], constant(joined)]))) is not None:
-        site.take_over(call.args[0])
-        site.rw.fire(f"two {_short(call)} of constants joined")
-        return new
+        return site.replaced(new, f"two {_short(call)} of constants joined", call.args[0])
     return None
 
 
@@ -118,16 +111,13 @@ def _double_negative(call: Call, site: Site) -> Any:
     inner = site.inner(call.args[0], "relax.negative")
     if inner is None:
         return None
-    site.take_over(call.args[0])
-    site.rw.fire("negated twice")
-    return inner.args[0]
+    return site.replaced(inner.args[0], "negated twice", call.args[0])
 
 
 def _cast_to_same(call: Call, site: Site) -> Any:
     if not site.same_type(call.args[0]):
         return None
-    site.rw.fire(f"already {dtype_of(site.var)}")
-    return call.args[0]
+    return site.replaced(call.args[0], f"already {dtype_of(site.var)}")
 
 
 # ------------------------------------------------------------ bounds

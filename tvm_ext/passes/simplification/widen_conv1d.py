@@ -1,7 +1,5 @@
 """One-dimensional convolutions as two-dimensional ones of height 1, for which there are recipes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,8 +64,7 @@ def _convolution(call: Call, wide: dict[relax.Var, relax.Var], rw: Rewriter) -> 
     a = attrs_of(call, _ATTRIBUTES)
     kernel = "OIW" if name == _CONV else "IOW"
     if (a["data_layout"], a["kernel_layout"], a["out_layout"]) != ("NCW", kernel, "NCW"):
-        rw.skip(f"layouts {a['data_layout']}/{a['kernel_layout']} are not NCW/{kernel}")
-        return None
+        return rw.skip(f"layouts {a['data_layout']}/{a['kernel_layout']} are not NCW/{kernel}")
     before, after = a["padding"] if len(a["padding"]) == 2 else a["padding"] * 2
     common = {
         "strides": (1, *a["strides"]), "padding": (0, before, 0, after), "dilation": (1, *a["dilation"]),

@@ -9,8 +9,6 @@ with numbers. The programs must be the same, binding by binding, but for sizes; 
 those of other sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

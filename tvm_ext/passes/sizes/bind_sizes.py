@@ -3,15 +3,13 @@
 y = call_tir(k, (x, w))   ->   main(x, sizes): y = call_tir(k, (x, w, sizes))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, op_name, with_main
+from tvm_ext.core.graph.relax_graph import Rewriter, op_name, with_body, with_main
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.sizes import SIZES, Sizes
 
@@ -35,8 +33,7 @@ class BindSizes(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
-        count = len(self._sizes.symbols)
-        argument = relax.Var(SIZES, relax.TensorType((count,), "int64"))
+        argument = relax.Var(SIZES, relax.TensorType((len(self._sizes.symbols),), "int64"))
         kernels: dict[str, GlobalVar] = {}
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
@@ -56,8 +53,6 @@ class BindSizes(Pass):
 
         result = rewriter.rewrite(visit)
         main = result.mod["main"]
-        params = [*main.params, argument]
-        attrs = main.attrs
-        function = relax.Function(params, main.body, main.ret_ty, main.is_pure, attrs)
-        function = function.with_attr("num_input", len(params))
+        function = with_body(main, main.body, [*main.params, argument])
+        function = function.with_attr("num_input", len(function.params))
         return PassResult(with_main(result.mod, function), result.fired, result.skipped)

@@ -5,8 +5,6 @@ y = take(x, 36)      at S = 37, and 99 at S = 100   ->   i = call_tir(constant),
 Small ones are stored element by element, others by the rule that they follow (:mod:`.patterns`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

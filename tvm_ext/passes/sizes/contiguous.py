@@ -5,16 +5,15 @@
 TVM's sorting functions read an array of a shape and no strides. At the bound, that is the buffer.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Collection
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize
+
+from ...core.graph.nodes import substituted
 
 
 def with_contiguous(function: tirx.PrimFunc, places: Collection[int], results: int) -> tirx.PrimFunc:
@@ -26,7 +25,7 @@ def with_contiguous(function: tirx.PrimFunc, places: Collection[int], results: i
         results: how many of the last parameters are results.
     """
     rows = {function.params[place]: _rows(function.params[place]) for place in places}
-    body = tvm_ffi.structural_map(function.body, (tirx.Var, lambda var: rows.get(var, var)))
+    body = substituted(function.body, rows)
     first = len(function.params) - results
     before = [_copied(function.params[p], rows[function.params[p]], into=True) for p in places if p < first]
     after = [_copied(function.params[p], rows[function.params[p]], into=False) for p in places if p >= first]
@@ -42,8 +41,7 @@ def _copied(buffer: Any, rows: Any, into: bool) -> Any:
     """The loops that copy all elements of a buffer to where they follow each other, or from there."""
     shape = list(buffer.ty.shape)
     index = [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
-    pairs = zip(index, shape, strict=True)
-    flat, _ = functools.reduce(lambda a, b: (a[0] * b[1] + b[0], b[1]), pairs)
+    flat, _ = functools.reduce(lambda a, b: (a[0] * b[1] + b[0], b[1]), zip(index, shape, strict=True))
     if into:
         body = tirx.BufferStore(rows, tirx.BufferLoad(buffer, index), [flat])
     else:

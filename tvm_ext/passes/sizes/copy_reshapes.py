@@ -3,8 +3,6 @@
 y = reshape(x[N, S, 768], (N * S, 768))   ->   y = call_tir(reshape, (x,))      rows of x lie S of the bounds apart
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -9,8 +9,6 @@ each begins at index 0. So no kernel may know by itself where an element lies: o
 hands it a copy (:mod:`.contiguous`), and one that mixes addresses and elements is not generalized.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -109,9 +107,8 @@ def generalize(
     if places and results is None:
         raise NotAlike(f"{functions[0].params[places[0]].name} is handed to a function; say which are results")
     if places and results is not None:
-        return generalize(
-            [with_contiguous(function, places, results) for function in functions], solver, results, offsets
-        )
+        copied = [with_contiguous(function, places, results) for function in functions]
+        return generalize(copied, solver, results, offsets)
     expressions = {
         place: _expression(row, solver, near)
         for place, row in enumerate(rows)

@@ -6,8 +6,6 @@
 What the rule has of numbers becomes expressions over the sizes, as in all kernels that no recipe made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

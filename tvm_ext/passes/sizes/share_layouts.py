@@ -4,8 +4,6 @@ S = 32: tiles of 3 vectors are best, but weights lie in tiles of 6, which take 1
 a convolution: Winograd's weights are none of those stored, and save half of the time             ->   stored too
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools

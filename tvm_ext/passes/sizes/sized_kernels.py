@@ -1,7 +1,5 @@
 """The kernels of a program of symbolic sizes: those of recipes, to be cut, and exact ones of all others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import tvm_ffi

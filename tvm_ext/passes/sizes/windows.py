@@ -3,8 +3,6 @@
 conv2d of H, kernel 3, stride 2, padding 1 and 1   ->   (H + 1) // 2
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,13 +36,9 @@ def behind_windows(
 
 def _windows(call: Any) -> Iterator[tuple[int, int, int]]:
     """(axis, c, s) of each dimension of a convolution's or pool's window: n elements become (n + c) // s."""
-    attrs = call.attrs if isinstance(call, Call) and op_name(call).startswith("relax.nn.") else None
-    if (
-        attrs is None
-        or not hasattr(attrs, "strides")
-        or not hasattr(attrs, "padding")
-        or hasattr(attrs, "output_padding")
-    ):
+    attrs: Any = call.attrs if isinstance(call, Call) and op_name(call).startswith("relax.nn.") else None
+    has_strides, has_padding, transposed = (hasattr(attrs, n) for n in ("strides", "padding", "output_padding"))
+    if not has_strides or not has_padding or transposed:
         return
     strides, padding = [int(s) for s in attrs.strides], [int(p) for p in attrs.padding]
     dilation, count = [int(d) for d in attrs.dilation], len(strides)

@@ -1,7 +1,5 @@
 """Batch normalization in inference mode as what it is, y = scale x + shift, with constants in float64."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

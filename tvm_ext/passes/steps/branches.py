@@ -3,8 +3,6 @@
 a = x + 3; b = clip(a, 0, 6); y = x * b        x branches into (x, a, b) and meets in y: one kernel can do it all
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from tvm import relax

@@ -1,7 +1,5 @@
 """Call sites of a lowered program: what each call of a kernel reads and writes, read off `main`."""
 
-from __future__ import annotations
-
 from tvm import relax
 from tvm.ir import IRModule
 

@@ -1,7 +1,5 @@
 """Looking at constants without copying them, and making new ones: shared steps of the simplification passes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,8 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 
-NUMPY_DTYPES = frozenset(
-    ["bool", "float16", "float32", "float64"] + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)],
-)
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+NUMPY_DTYPES = frozenset(["bool", "float16", "float32", "float64", *_INTEGERS])
 """dtypes that plain numpy computes with."""
 
 

@@ -7,8 +7,6 @@ q = quantize(conv(x)); d = dequantize(q); b = add(d, r)
 ->   one kernel, in which q is an intermediate value                       not copied
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tvm import relax

@@ -3,15 +3,12 @@
 with_sizes(f(x, out), [["N", 64], ["N", 80]], sizes)   ->   f(x, sizes, out), with what the pass `cut-loops` reads
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Var
 
+from ...core.graph.nodes import substituted
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, Sizes
 
 
@@ -46,7 +43,7 @@ def with_sizes(
         attrs[BORDER] = {str(index): float(number) for index, number in border.items()}
     brought = params[-1 - results]
     reads = {var: tirx.BufferLoad(brought, [tirx.const(i, "int32")]) for i, var in enumerate(sizes.vars)}
-    body = tvm_ffi.structural_map(function.body, (Var, lambda var: reads.get(var, var)))
+    body = substituted(function.body, reads)
     return tirx.PrimFunc(params, body, function.ret_type, function.attrs).with_attr(attrs)
 
 

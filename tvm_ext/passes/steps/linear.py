@@ -1,7 +1,5 @@
 """Convolutions and matmuls with a constant weight as linear maps: scaled on either side, and answering a shift."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,11 +96,8 @@ def linear_of(call: Any) -> Linear | None:
 
 def _convolution(call: Call, weight: np.ndarray, rank: int) -> Linear | None:
     attrs, transposed = call.attrs, op_name(call).endswith("_transpose")
-    kernel, data, out = (
-        str(attrs.kernel_layout),
-        str(attrs.data_layout),
-        str(attrs.out_layout) or str(attrs.data_layout),
-    )
+    kernel, data = str(attrs.kernel_layout), str(attrs.data_layout)
+    out = str(attrs.out_layout) or data
     if not len(kernel) == len(data) == len(out) == rank or (transposed and kernel[:2] != "IO"):
         return None
     if any(layout.find(c) < 0 for layout, c in ((kernel, "O"), (kernel, "I"), (data, "C"), (out, "C"))):

@@ -1,7 +1,5 @@
 """Which variables of a function are needed, and dropping those that a pass left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

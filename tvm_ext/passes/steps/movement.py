@@ -1,7 +1,5 @@
 """Data movement: operators whose results are elements of an operand, as they were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

@@ -10,8 +10,6 @@ constant that the model computes from its batch size and that is the same for bo
 for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,10 +60,8 @@ def check_row_wise(pair: Pair, provenance: Provenance, model: str, fix: str) -> 
         try:
             checker.binding(a, b)
         except NotRowWise as reason:
-            nodes = ", ".join(provenance.of(a.var.name)) or a.var.name
-            raise UnsupportedError(
-                f"{model}: node {nodes!r} ({_what(a.value)}) does not compute each row by itself: {reason}", fix=fix
-            ) from None
+            node = f"node {', '.join(provenance.of(a.var.name)) or a.var.name!r} ({_what(a.value)})"
+            raise UnsupportedError(f"{model}: {node} does not compute each row by itself: {reason}", fix=fix) from None
     if len(one) != len(other):
         raise UnsupportedError(f"{model}: it has other operators for another size of its batch", fix=fix)
 
@@ -132,9 +128,8 @@ class _Checker:
 
     def _same_attributes(self, a: Call, b: Call) -> None:
         plain = [[v for v in call.args if not _holds_tensors(v)] for call in (a, b)]
-        if not all(tvm_ffi.structural_equal(x, y) for x, y in zip(*plain, strict=True)) or not (
-            tvm_ffi.structural_equal(a.attrs, b.attrs)
-        ):
+        pairs = [(a.attrs, b.attrs), *zip(*plain, strict=True)]
+        if not all(tvm_ffi.structural_equal(x, y) for x, y in pairs):
             raise NotRowWise("its attributes depend on the number of rows")
 
     def _same_kernel(self, a: GlobalVar, b: GlobalVar) -> None:

@@ -4,8 +4,6 @@ permute_dims(dequantize(q))        ->   dequantize(permute_dims(q))
 concat(astype(a), astype(b))       ->   astype(concat(a, b))
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,8 +39,7 @@ def _permuted(call: Call, axis: int, shape: tuple[int, ...]) -> int | None:
 
 
 def _sliced(call: Call, axis: int, shape: tuple[int, ...]) -> int | None:
-    rank = len(shape)
-    touched = {int(a.value) % rank for a in call.args[1].fields}
+    touched = {int(a.value) % len(shape) for a in call.args[1].fields}
     return None if axis in touched else axis
 
 
@@ -160,14 +157,12 @@ class Movement:
         if call is None or decode is None or shape is None:
             return None
         if decode.axis is not None and (axis := _joined(call, decode.axis, shape)) is None:
-            site.rw.skip("split along the axis of its scales")
-            return None
+            return site.rw.skip("split along the axis of its scales")
         if source not in self._splits:
             self._splits[source] = site.rw.emit(_as_it_is(call, decode))
         item = site.rw.emit(relax.TupleGetItem(self._splits[source], index))
-        site.take_over(call.args[0])
-        site.rw.fire("split as it is stored, and decoded behind it")
-        return decode.of(item, None if decode.axis is None else axis)
+        decoded = decode.of(item, None if decode.axis is None else axis)
+        return site.replaced(decoded, "split as it is stored, and decoded behind it", call.args[0])
 
 
 def _concat(call: Call, site: Site) -> Any:
@@ -177,8 +172,7 @@ def _concat(call: Call, site: Site) -> Any:
     if not decodes:
         return None
     if len(decodes) < len(operands) or not all(d.same(decodes[0]) for d in decodes):
-        site.rw.skip("concat: its operands are not all stored in one scale")
-        return None
+        return site.rw.skip("concat: its operands are not all stored in one scale")
     moved = relax.op.concat(relax.Tuple([d.call.args[0] for d in decodes]), attrs_of(call, ["axis"])["axis"])
     return _below(call, moved, decodes[0], operands, site)
 
@@ -192,12 +186,8 @@ def _below(call: Call, moved: Call | str, decode: Conversion, operands: Sequence
     if shape is None or (decode.axis is not None and axis is None):
         moved = "the axis of its scales does not survive" if shape is not None else "its shape is not known"
     if isinstance(moved, str):
-        site.rw.skip(f"{short}: {moved}")
-        return None
+        return site.rw.skip(f"{short}: {moved}")
     typed = site.rw.normalize(moved)
     constant = folded_call(typed, site.rw)
     stored = site.rw.emit(typed) if constant is None else constant
-    for operand in operands:
-        site.take_over(operand)
-    site.rw.fire(f"{short} of what is stored, decoded behind it")
-    return decode.of(stored, axis)
+    return site.replaced(decode.of(stored, axis), f"{short} of what is stored, decoded behind it", *operands)

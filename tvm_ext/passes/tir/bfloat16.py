@@ -7,8 +7,6 @@
 The instructions take denormal numbers for zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,10 +88,9 @@ def bring_dots() -> tvm.transform.Pass:
     """
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        dots = any(
-            getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == instructions.BF16
-            for call in nodes_of(function.body, Call)
-        )
+        calls = nodes_of(function.body, Call)
+        externs = (call for call in calls if getattr(call.op, "name", "") == "tirx.call_pure_extern")
+        dots = any(str(call.args[0].value) == instructions.BF16 for call in externs)
         return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if dots else function
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BringDots")

@@ -3,8 +3,6 @@
 It is TVM's `default_s_tir_pipeline` without what is for GPUs only, and with passes of this library.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import IRModule, Var
+from tvm.ir import IRModule
 from tvm.target import Target
 
-from ...core.graph.nodes import mentions, nodes_of
+from ...core.graph.nodes import mentions, nodes_of, substituted
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
 from . import bfloat16, cut_loops, prefetches, quotients, rows_of_padding
@@ -45,7 +43,7 @@ def _any_address() -> tvm.transform.Pass:
             for var in kernel.params
             if hasattr(var.ty, "data_alignment")
         }  # fmt: skip
-        body = tvm_ffi.structural_map(kernel.body, (Var, lambda var: new.get(var, var)))
+        body = substituted(kernel.body, new)
         made = tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
         return made.with_attr({"global_symbol": name, _LOOPS: True})
 

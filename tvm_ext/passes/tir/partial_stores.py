@@ -9,8 +9,6 @@
 The first form is that of TVM's scatters, the second one of masks, and of this library's TensorScatter.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +19,7 @@ from tvm.ir import Call, Op, Var
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 
-from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of
+from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of, substituted
 from ...core.group import RECIPE
 from ...core.sizes import EXTENTS, extents_of
 
@@ -43,9 +41,8 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
     """
     old, out = kernel.params[data], kernel.params[-1]
     if copy := next(_copies(kernel.body, old, out), None):
-        body = tvm_ffi.structural_map(
-            kernel.body, (tirx.For, lambda loop: tirx.Evaluate(0) if loop.same_as(copy) else loop), order="pre"
-        )
+        without = (tirx.For, lambda loop: tirx.Evaluate(0) if loop.same_as(copy) else loop)
+        body = tvm_ffi.structural_map(kernel.body, without, order="pre")
     else:
         body = _guarded(kernel, old, out)
     if body is None or mentions(body, old):
@@ -75,10 +72,8 @@ def _is_copy(stmt: Any, old: Any, out: Any) -> bool:
     inner = stmt
     while isinstance(inner, tirx.For):
         inner = inner.body
-    return (
-        isinstance(stmt, tirx.For) and isinstance(inner, tirx.BufferStore) and inner.buffer.same_as(out)
-        and _loads(inner.value, old, inner.indices)
-    )  # fmt: skip
+    stores = isinstance(stmt, tirx.For) and isinstance(inner, tirx.BufferStore) and inner.buffer.same_as(out)
+    return stores and _loads(inner.value, old, inner.indices)
 
 
 def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
@@ -87,10 +82,8 @@ def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
         stored = expr.value.value
         if str(expr.ty.dtype) == str(stored.ty.dtype) in ("float16", "bfloat16"):
             expr = stored
-    return (
-        isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
-        and bool(tvm_ffi.structural_equal(list(expr.indices), list(indices)))
-    )  # fmt: skip
+    loads = isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
+    return loads and bool(tvm_ffi.structural_equal(list(expr.indices), list(indices)))
 
 
 def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
@@ -105,15 +98,9 @@ def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     choice = _choice(store.value) if isinstance(store, tirx.BufferStore) and store.buffer.same_as(out) else None
     if choice is None or not _is_elementwise(blocks[0], store) or not _is_closed(store, blocks[0], kernel):
         return None
-    loops = {
-        one.var: one.var if int(one.dom.extent) > 1 else tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars
-    }
-
-    def at(expr: Any) -> Any:
-        return tvm_ffi.structural_map(expr, (Var, lambda var: loops.get(var, var)))
-
-    condition, new, kept = map(at, choice)
-    indices = [at(index) for index in store.indices]
+    fixed = {one.var: tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars if int(one.dom.extent) <= 1}
+    condition, new, kept = (substituted(expr, fixed) for expr in choice)
+    indices = [substituted(index, fixed) for index in store.indices]
     if _loads(new, old, indices):
         condition, new, kept = tirx.Not(condition), kept, new
     axes = [one for one in blocks[0].iter_vars if int(one.dom.extent) > 1]
@@ -156,12 +143,8 @@ def _nest(axes: list[Any], body: Any, vector: bool = False) -> Any:
             dtype = axis.var.ty.dtype
             first, lane = (tirx.Var(f"{axis.var.name}_{end}", dtype) for end in ("first", "lane"))
             value = first * tirx.IntImm(dtype, lanes) + lane
-            body = tvm_ffi.structural_map(
-                body, (Var, lambda var, axis=axis, value=value: value if var.same_as(axis.var) else var)
-            )
-            body = tirx.For(
-                first, 0, extent // lanes, tirx.ForKind.SERIAL, tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, body)
-            )
+            vectors = tirx.For(lane, 0, lanes, tirx.ForKind.VECTORIZED, substituted(body, {axis.var: value}))
+            body = tirx.For(first, 0, extent // lanes, tirx.ForKind.SERIAL, vectors)
         else:
             body = tirx.For(axis.var, 0, extent, tirx.ForKind.SERIAL, body)
         vector = False

@@ -8,16 +8,14 @@ for r in ...:
     y += p1[f(t, r)]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
+from ...core.graph.nodes import substituted
 from ...schedules.blocked.prefetch import INPUTS, INTO_L1, INTO_L2, LINE_BYTES, LINES, SHARED_BY, prefetch
 
 #: Non-temporal: it fills L1, then L2, and, once evicted, not L3, on AMD's Zen. On a Zen 5 that pays: a stream through
@@ -101,7 +99,7 @@ def _first_load(loop: tirx.For, name: str) -> tuple[Any, Any]:
     assert loads, f"no load of {name} in the loop that is to prefetch it"
     index = loads[0].indices[0]
     index = index.base if isinstance(index, tirx.Ramp) else index
-    return loads[0].source, tvm_ffi.structural_map(index, (Var, lambda var: inner.get(var, var)))
+    return loads[0].source, substituted(index, inner)
 
 
 def _with_body(loop: tirx.For, body: Any, annotation: str) -> tirx.For:

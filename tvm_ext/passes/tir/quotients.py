@@ -10,8 +10,6 @@ compile time. A division takes the time of ten multiplications. Rounded and conv
 instruction less than one after the other, and a number of 8 bits that is read at once need not be one.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -45,9 +43,8 @@ def multiply_quotients() -> tvm.transform.Pass:
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
         multiplies = codegen.target_has_features("fma", function.attrs["target"])
         body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
-        return function.with_body(
-            tvm_ffi.structural_map(body, (tirx.Cast, functools.partial(_converted, multiplies=multiplies)))
-        )
+        converted = functools.partial(_converted, multiplies=multiplies)
+        return function.with_body(tvm_ffi.structural_map(body, (tirx.Cast, converted)))
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.MultiplyQuotients")
 

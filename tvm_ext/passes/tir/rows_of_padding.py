@@ -5,17 +5,14 @@ for ri in ...:  # ("pad", 1, 8)                     if max(row) >= 1 and min(row
         y[p] += pad[n, c, row, x] * w                       for p in unroll(7): y[p] += pad[n, c, row, x] * w
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
-from ...core.graph.nodes import nodes_by_kind
+from ...core.graph.nodes import nodes_by_kind, substituted
 from ...schedules.blocked.problem import ROWS_INSIDE
 
 #: The dimension of the rows in an image, (N, C, H, W) or in blocks of channels.
@@ -43,9 +40,5 @@ def _conditional(loop: tirx.For) -> Any:
     low = {inner.loop_var: inner.min for inner in loops}
     high = {inner.loop_var: inner.min + inner.extent - 1 for inner in loops}
     assert rows, f"no load of {name} in the loop whose rows of padding are left out"
-    least, most = _at(rows[0], low), _at(rows[0], high)
+    least, most = substituted(rows[0], low), substituted(rows[0], high)
     return tirx.IfThenElse(tirx.all(most >= int(first), least < int(end)), loop, None)
-
-
-def _at(expr: Any, values: dict[Any, Any]) -> Any:
-    return tvm_ffi.structural_map(expr, (Var, lambda var: values.get(var, var)))

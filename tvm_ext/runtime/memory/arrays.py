@@ -1,16 +1,19 @@
 """numpy arrays and TVM tensors over the same memory, aligned as compiled kernels need it."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import mmap
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+
+Arrays = Sequence[np.ndarray]
+NamedArrays = Mapping[str, np.ndarray]
+Places = Sequence[np.ndarray | None]
+"""Memory for each output; None for memory that the callee chooses."""
 
 #: Of memory that this library allocates: a cache line, and the widest vector register.
 ALIGNMENT = 64
@@ -23,8 +26,6 @@ _PAGE, _MANY_PAGES = 4096, 16 * 4096
 #: Kinds of numpy's own dtypes that DLPack and numpy exchange without a copy: boolean, integers, floats. Those of
 #: ml_dtypes have kind "V", but one of them "f".
 _NATIVE_KINDS = "biuf"
-
-
 #: Integers of less than 8 bits: a byte each, in numpy and in programs.
 _NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
 
@@ -60,7 +61,7 @@ def mapped_empty(nbytes: int) -> np.ndarray:
     return np.frombuffer(memory, np.uint8, nbytes)
 
 
-def together(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def together(arrays: Arrays) -> list[np.ndarray]:
     """Copies of arrays in one mapping, as by :func:`zeros`; a kernel that streams through them takes up to a sixth less
     than from small pages, of which each waits for its translation (twelve convolutions of 113 MB of weights)."""
     copies = zeros((array.shape, array.dtype) for array in arrays)

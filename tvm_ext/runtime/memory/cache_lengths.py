@@ -1,7 +1,5 @@
 """What compiled code calls where rows of a cache would stand outside of it, or have no cosines: it has written none."""
 
-from __future__ import annotations
-
 import functools
 
 from ...core.errors import InputError

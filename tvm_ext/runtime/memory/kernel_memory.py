@@ -1,7 +1,5 @@
 """The memory of a kernel's arguments, looked at while the kernel is called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Fresh memory costs a page fault for each 4 KiB and a TVM tensor to be made over 
 refers to it or to the buffer behind it (a numpy view refers to the buffer), which its reference counts tell.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

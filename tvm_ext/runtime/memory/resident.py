@@ -3,17 +3,16 @@
 A model of thirty layers has sixty caches: to look at each of them again, in each call, took as long as thirty kernels.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .arrays import Arrays, Places
 from .output_memory import OutputMemory
 
-ReadyCall = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+ReadyCall = Callable[[Arrays], list[np.ndarray]]
 """An array an input -> one an output."""
 
 
@@ -29,7 +28,7 @@ class Resident(list["np.ndarray | None"]):
         ready: caller -> key -> how it makes such a call; None if nothing is known beforehand.
     """
 
-    def __init__(self, places: Sequence[np.ndarray | None], fed: Sequence[int]) -> None:
+    def __init__(self, places: Places, fed: Sequence[int]) -> None:
         super().__init__(places)
         self.fed, self.key = fed, tuple[Any, ...]()
         self.ready: weakref.WeakKeyDictionary[Any, dict[Hashable, ReadyCall | None]] = weakref.WeakKeyDictionary()
@@ -48,12 +47,12 @@ class Arguments:
 
     def __init__(
         self, function: Any, tensors: list[Any], fed: Sequence[tuple[int, Callable[[np.ndarray], Any]]],
-        anew: Sequence[tuple[int, int, OutputMemory]], places: Sequence[np.ndarray | None],
+        anew: Sequence[tuple[int, int, OutputMemory]], places: Places,
     ) -> None:  # fmt: skip
         self._function, self._tensors, self._fed, self._anew = function, tensors, fed, anew
         self._places = list(places)
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, arrays: Arrays) -> list[np.ndarray]:
         """Run once; an array an output, of which those that are no states share memory with nothing else."""
         tensors, outputs = self._tensors, self._places.copy()
         for index, tensor_of in self._fed:

@@ -17,16 +17,15 @@ import numpy as np
 
 from ...core.errors import InputError, RunError
 from ..inputs import names_error
-from ..spec import Metadata, TensorSpec
-from .arrays import lend, zeros
+from ..spec import Metadata, Specs, TensorSpec
+from .arrays import Arrays, NamedArrays, Places, lend, zeros
 from .resident import Resident
 
 Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 """A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
 
-Call = Callable[[Sequence[np.ndarray], int, None, Sequence["np.ndarray | None"]], Sequence[np.ndarray]]
+Call = Callable[[Arrays, int, None, Places], Arrays]
 """Both, and memory for each output or None -> an array an output: that memory, where a kernel wrote it."""
-
 
 #: Sets of types and shapes that are known.
 _MOST_KEYS = 256
@@ -169,7 +168,9 @@ class StateSession:
         """
         feeds = dict(inputs or {})
         if feeds.keys() != self._inputs.keys():
-            raise self._names_error(feeds)
+            kept, taken = sorted(feeds.keys() & self._states.keys()), list(self._inputs)
+            fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {taken}"
+            raise names_error(list(feeds), taken, fix)
         with self._lock:
             values = self._values.copy()
             for name, number in self._inputs.items():
@@ -221,7 +222,7 @@ class StateSession:
         states = ", ".join(f"{name}: {state.spec}" for name, state in self._states.items())
         return f"StateSession({self._model!r}: {states or 'closed'})"
 
-    def _advance(self, values: list[Any]) -> Sequence[np.ndarray]:
+    def _advance(self, values: list[Any]) -> Arrays:
         """Run with the states, which are others afterwards."""
         self._check()
         if (resident := self._resident) is not None:
@@ -238,7 +239,7 @@ class StateSession:
             state.advance(results[state.output])
         return results
 
-    def _fitting(self, values: list[Any], into: Resident) -> tuple[Sequence[np.ndarray], int]:
+    def _fitting(self, values: list[Any], into: Resident) -> tuple[Arrays, int]:
         """What the model's own check gives; values like those of an earlier step are not looked at again."""
         fed = [values[number] for number in into.fed]
         into.key = tuple((value.dtype, value.shape) if type(value) is np.ndarray else None for value in fed)
@@ -252,9 +253,7 @@ class StateSession:
         self._known[into.key] = rows
         return arrays, rows
 
-    def _attempt(
-        self, arrays: Sequence[np.ndarray], rows: int, into: Sequence[np.ndarray | None]
-    ) -> Sequence[np.ndarray]:
+    def _attempt(self, arrays: Arrays, rows: int, into: Places) -> Arrays:
         """Run; where that stops in the midst of a state, the session is lost."""
         try:
             return self._call(arrays, rows, None, into)
@@ -265,7 +264,7 @@ class StateSession:
                 self._lost = "a step stopped while it changed the states: call reset()"
             raise
 
-    def _fill(self, values: Mapping[str, np.ndarray]) -> None:
+    def _fill(self, values: NamedArrays) -> None:
         """Have the states be values, or zeros, as short as they can be, once all of them fit.
 
         Raises:
@@ -276,12 +275,9 @@ class StateSession:
             if isinstance(state, _Growing):
                 size, symbol = state.size_of(values.get(name, 0)), state.spec.shape[state.axis]
                 if sizes.setdefault(symbol, size) != size:
-                    wrong = (
-                        f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}: both are {symbol}"
-                    )
-                    raise InputError(
-                        f"state {name!r} has a size of {wrong}", fix="give values of one size to all of them"
-                    )
+                    wrong = f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}"
+                    fix = "give values of one size to all of them"
+                    raise InputError(f"state {name!r} has a size of {wrong}: both are {symbol}", fix=fix)
         self._lost = ""
         for name, state in self._states.items():
             if isinstance(state, _Growing):
@@ -291,11 +287,6 @@ class StateSession:
     def _check(self) -> None:
         if self._lost:
             raise RunError(f"session of model {self._model!r}: {self._lost}")
-
-    def _names_error(self, feeds: Mapping[str, Any]) -> InputError:
-        kept = sorted(feeds.keys() & self._states.keys())
-        fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {list(self._inputs)}"
-        return names_error(list(feeds), list(self._inputs), fix)
 
 
 def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:
@@ -314,7 +305,7 @@ def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:
 
 def _kept(
     metadata: Metadata, output: int, taken: int, rows: int, in_place: bool
-) -> tuple[Callable[..., _State | _Growing], Sequence[TensorSpec]]:
+) -> tuple[Callable[..., _State | _Growing], Specs]:
     """What makes a state of its memory, and what that is."""
     spec = metadata.inputs[taken]
     if not metadata.symbols or spec.batch_axis is None:
@@ -338,16 +329,14 @@ def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec])
         if name not in specs:
             raise InputError(f"there is no state {name!r}", fix=f"states: {', '.join(specs)}")
         array, spec = np.asarray(value), specs[name]
-        fits = len(array.shape) == len(spec.shape) and all(
-            isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits or array.dtype != spec.numpy_dtype:
+        fits = all(isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=False))
+        if not fits or array.ndim != len(spec.shape) or array.dtype != spec.numpy_dtype:
             raise InputError(f"state {name!r} is {array.dtype}{list(array.shape)}; the model takes {spec}")
         values[name] = array
     return values
 
 
-def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> int:
+def _rows_of(values: NamedArrays, states: Specs) -> int:
     """The size of a symbolic batch, as the first values of the states say it; 0 where no state depends on it.
 
     Raises:
@@ -367,7 +356,7 @@ def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> 
     raise InputError(f"{wrong}; states are {names}", fix="give session(initial=) a value of so many rows")
 
 
-def _sizes(values: Mapping[str, np.ndarray], symbolic: Sequence[TensorSpec]) -> Iterator[int | None]:
+def _sizes(values: NamedArrays, symbolic: Specs) -> Iterator[int | None]:
     """The size of the batch by each value; None where it is no whole number."""
     for spec in symbolic:
         if spec.name in values:

@@ -6,8 +6,6 @@ not exist any more, so another thread does it in their place: Linux says which w
 Source: glibc, nptl/pthread_cond_destroy.c and __condvar_confirm_wakeup in nptl/pthread_cond_wait.c (2.25 and later).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -5,8 +5,6 @@ worker of the process starts. Here it is chosen: a sleeping worker costs the nex
 spin of :data:`WORTH` wake-ups loses at most 1 / WORTH of any gap between kernels that it is too short for.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import threading
@@ -175,7 +173,5 @@ def is_own(spin_count: str) -> bool:
 
 
 def _too_late(value: ThreadsWait, why: str) -> OptionError:
-    return OptionError(
-        f"threads_wait={value!r}: too late: {why}, and TVM reads the setting once",
-        fix=f"give it to the first model of the process, or set {SPIN_COUNT} before it starts",
-    )
+    fix = f"give it to the first model of the process, or set {SPIN_COUNT} before it starts"
+    return OptionError(f"threads_wait={value!r}: too late: {why}, and TVM reads the setting once", fix=fix)

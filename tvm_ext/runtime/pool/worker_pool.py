@@ -1,7 +1,5 @@
 """TVM's pool of worker threads of one thread: started, kept off the caller's core, carried over a fork."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -3,16 +3,14 @@
 21 rows   ->   16 + 4 + 1        and 3 rows   ->   4, the last one repeated, where that costs less than 1 + 1 + 1
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..function import Function
-from ..memory.arrays import aligned_empty
-from ..spec import TensorSpec
+from ..memory.arrays import Arrays, Places, aligned_empty
+from ..spec import Specs, TensorSpec
 from .symbols import multiple_of_symbol
 
 
@@ -39,14 +37,9 @@ def split_batch(rows: int, costs: tuple[tuple[int, float], ...]) -> tuple[int, .
 
 
 def run_composed(
-    functions: Mapping[int, Function],
-    sizes: Sequence[int],
-    arrays: Sequence[np.ndarray],
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    rows: int,
-    into: Sequence[np.ndarray | None] | None = None,
-) -> list[np.ndarray]:
+    functions: Mapping[int, Function], sizes: Sequence[int], arrays: Arrays, inputs: Specs,
+    outputs: Specs, rows: int, into: Places | None = None,
+) -> list[np.ndarray]:  # fmt: skip
     """Run a batch piece by piece; each piece is read, and written, where it lies, if its memory is aligned.
 
     Args:

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import InputError
-from ..memory.arrays import aligned_empty
+from ..function import Function
+from ..memory.arrays import Arrays, Places, aligned_empty
+from ..spec import Metadata, Specs
 from .symbols import named_sizes, shape_at
-
-if TYPE_CHECKING:
-    from ..function import Function
-    from ..spec import Metadata, TensorSpec
-
 
 #: Sets of shapes whose plans are kept.
 _MOST_PLANS = 256
@@ -38,7 +35,7 @@ class SizedCalls:
         self._memory: dict[int, _Memory] = {}
         self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
 
-    def __call__(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None) -> list[np.ndarray]:
+    def __call__(self, arrays: Arrays, into: Places | None) -> list[np.ndarray]:
         """Run once; what comes back shares memory with nothing else, but for `into`.
 
         Raises:
@@ -67,7 +64,7 @@ class SizedCalls:
             for part, place, own in zip(parts, places, memory.outputs, strict=True)
         ]
 
-    def exact(self, arrays: Sequence[np.ndarray]) -> Function | None:
+    def exact(self, arrays: Arrays) -> Function | None:
         """The function that takes arrays as they are; None if its program has other sizes.
 
         Raises:
@@ -76,7 +73,7 @@ class SizedCalls:
         plan = self._plan(arrays)
         return plan.function if plan.memory is None else None
 
-    def _plan(self, arrays: Sequence[np.ndarray]) -> _Plan:
+    def _plan(self, arrays: Arrays) -> _Plan:
         shapes = tuple(array.shape for array in arrays)
         return self._plans.get(shapes) or self._planned(shapes)
 
@@ -96,9 +93,8 @@ class SizedCalls:
         outputs = [shape_at(spec.shape, sizes) for spec in model.outputs]
         for spec, shape in zip(model.outputs, outputs, strict=True):
             if min(shape, default=0) < 0:
-                raise InputError(
-                    f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
-                )
+                wrong = f"output {spec.name!r} would be {shape} for {sizes}"
+                raise InputError(f"{wrong}: these sizes do not fit each other")
         values = tuple(sizes[symbol.name] for symbol in program.symbols)
         parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
         plan = _Plan(function, memory, values, inputs, parts, bounds, grown, frozenset(dict(program.updates)))
@@ -118,14 +114,12 @@ class _Memory:
         outputs: None where the program writes to no such array.
     """
 
-    inputs: Sequence[np.ndarray]
+    inputs: Arrays
     sizes: np.ndarray
-    outputs: Sequence[np.ndarray | None]
+    outputs: Places
 
     @classmethod
-    def of(
-        cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], function: Function, unread: Set[int]
-    ) -> _Memory:  # fmt: skip
+    def of(cls, inputs: Specs, outputs: Specs, function: Function, unread: Set[int]) -> _Memory:
         """Arrays for what a program takes, and makes; those of inputs that it does not read are never touched."""
         *taken, sizes = [
             (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
@@ -159,7 +153,7 @@ class _Plan:
     grown: Mapping[int, int]
     updated: Set[int]
 
-    def lent(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+    def lent(self, arrays: Arrays, into: Places) -> list[np.ndarray | None]:
         """The memory of each output that the program may write: of its bounds, and no input's, unless it updates it."""
         return [
             place

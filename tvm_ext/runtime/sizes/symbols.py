@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from ..spec import TensorSpec
+    from ..spec import Specs
 
 
 #: Largest size of a dimension without a bound: a batch that is composed of programs of several sizes.
@@ -96,8 +96,6 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, Callable[..., int]] = {"min": min, "max": max}
-
-
 #: Characters of a dimension, at most: what is longer was not written by this library.
 _LONGEST = 1000
 
@@ -142,7 +140,7 @@ def shape_at(shape: Sequence[int | str], sizes: Mapping[str, int]) -> tuple[int,
     )
 
 
-def dimensions_of(inputs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+def dimensions_of(inputs: Specs, symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
     """The dimensions of a program that are no numbers: its symbols, or a batch that has no upper bound.
 
     Args:
@@ -178,9 +176,7 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 
-def named_sizes(
-    inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]
-) -> dict[str, int]:
+def named_sizes(inputs: Specs, shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]) -> dict[str, int]:
     """The size of each symbol that the inputs have, by name, in the order of `symbols`.
 
     Args:

@@ -1,7 +1,5 @@
 """The result of a bisection: culprits with all that is known of them, the trials, and how to see it again."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -160,9 +158,8 @@ class Bisection(Shown):
         names = ", ".join(culprit.name for culprit in finding.culprits)
         if len(finding.culprits) > 1:
             return f"it depends on several: outputs agree when all of these are off, and with no fewer: {names}"
-        also = f"; it takes {', '.join(culprit.name for culprit in finding.also)} too: without that it is right" * bool(
-            finding.also
-        )
+        others = ", ".join(culprit.name for culprit in finding.also)
+        also = f"; it takes {others} too: without that it is right" if others else ""
         return f"the error comes from {finding.kind} {names}{also}"
 
     def as_dict(self) -> dict[str, Any]:

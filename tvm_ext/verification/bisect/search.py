@@ -1,20 +1,17 @@
 """The search: with everything on, with all suspects of a kind off, and then halves, until none can be left out."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
-
-import numpy as np
 
 from ...core.errors import OptionError
 from ...core.instruments import KINDS
 from ...core.options import CompileOptions
+from ...runtime.memory.arrays import NamedArrays
 from .result import AGREES, ELSEWHERE, FOUND, Bisection, Culprit, Finding
 from .suspects import Suspect, Suspects, suspects
 from .trials import Bench, Event
@@ -27,15 +24,9 @@ _OTHERS = {
 
 
 def bisect(
-    model: Any,
-    by: str | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    tolerance: float | None = None,
-    on_event: Event | None = None,
-    **options: Any,
-) -> Bisection:
+    model: Any, by: str | None = None, inputs: NamedArrays | None = None, *, seed: int = 0,
+    tolerance: float | None = None, on_event: Event | None = None, **options: Any
+) -> Bisection:  # fmt: skip
     """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
 
     Args:
@@ -153,10 +144,8 @@ def _hint(bisection: Bisection) -> str:
     if bisection.status == FOUND:
         return "tvm-ext verify --layers shows the first value that is wrong" if bisection.by else ""
     if not bisection.by:
-        return (
-            "the import, the generic way or a pass that is always on is to blame: tvm-ext verify --layers shows the "
-            "first value that is wrong"
-        )
+        always = "the import, the generic way or a pass that is always on is to blame"
+        return f"{always}: tvm-ext verify --layers shows the first value that is wrong"
     return f"try by {_OTHERS[bisection.by]}, or leave --by out for all in turn"
 
 

@@ -1,7 +1,5 @@
 """Suspects: what can be switched off in a compile, of each kind, with all that a report says of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -129,17 +127,14 @@ def _passes(seen: Seen) -> _Found:
         events = [event for report in ctx.reports if report.name == step.name for event in report.fired]
         nodes = tuple(dict.fromkeys(event.value for event in events if event.value))
         texts = tuple(f"{event.value}: {event.detail}" for event in events)
-        yield (
-            Suspect(step.name, Culprit("pass", step.name, nodes, texts, switch=f"pass={step.name}")),
-            step.name in seen.changed,
-        )
+        culprit = Culprit("pass", step.name, nodes, texts, switch=f"pass={step.name}")
+        yield Suspect(step.name, culprit), step.name in seen.changed
 
 
 def _recipes(seen: Seen) -> _Found:
     nodes = _recipe_nodes(seen)
-    taking = {
-        recipe.name for plan in seen.ctx.plans.values() for recipe, _ in matches(plan.match.group, seen.ctx.machine)
-    }
+    groups = [plan.match.group for plan in seen.ctx.plans.values()]
+    taking = {recipe.name for group in groups for recipe, _ in matches(group, seen.ctx.machine)}
     for taken in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
         culprit = Culprit("recipe", taken.name, nodes.get(taken.name, ()), switch=f"recipe={taken.name}")
         yield Suspect(taken.name, culprit), taken.name in taking
@@ -179,10 +174,8 @@ def _records(seen: Seen) -> _Found:
         if ctx.schedules is not None and kernel.record == "MetaSchedule":
             key = metaschedule_record(kernel)
             nodes, switch = tuple(dict.fromkeys(itertools.chain(*kernel.calls))), f"record={key}"
-            culprit = Culprit(
-                "record", key, nodes, (), kernel.recipe, kernel.config, session="MetaSchedule", switch=switch
-            )
-            yield Suspect(key, culprit), True
+            kind = (kernel.recipe, kernel.config, "MetaSchedule")
+            yield Suspect(key, Culprit("record", key, nodes, (), *kind, switch=switch)), True
 
 
 def _offloaded(seen: Seen) -> _Found:

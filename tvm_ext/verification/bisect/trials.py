@@ -1,7 +1,5 @@
 """Trials: a model compiled with some things off, run, and compared with the reference; each set of switches once."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from ...core.options import CompileOptions
 from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
+from ...runtime.memory.arrays import NamedArrays
 from ...runtime.model import CompiledModel
 from ..metrics import OutputMetrics
 from ..reference import run_reference
@@ -44,7 +43,7 @@ class Bench:
     """
 
     def __init__(
-        self, model: Any, options: CompileOptions, inputs: Mapping[str, np.ndarray] | None, seed: int,
+        self, model: Any, options: CompileOptions, inputs: NamedArrays | None, seed: int,
         tolerance: float | None, tell: Event,
     ) -> None:  # fmt: skip
         self._model, self._options, self._inputs, self._seed = model, options, inputs, seed

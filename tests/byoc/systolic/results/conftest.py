@@ -1,7 +1,5 @@
 """A program of two layers that several tests look at."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of layers against the timing it is made of."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.byoc.systolic.results.report import layer_rows

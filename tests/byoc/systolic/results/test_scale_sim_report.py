@@ -1,7 +1,5 @@
 """SCALE-Sim's columns of a timing, by the timing itself and by SCALE-Sim's memories; topology files."""
 
-from __future__ import annotations
-
 import csv
 import io
 

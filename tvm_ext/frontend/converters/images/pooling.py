@@ -45,10 +45,8 @@ class Windows:
         strides, dilations = (_ints(attributes.get(name, [1] * rank)) for name in ("strides", "dilations"))
         pads = _ints(attributes.get("pads", [0] * 2 * rank))
         before, after, ceil = pads[:rank], pads[rank:], bool(attributes.get("ceil_mode", 0))
-        outs = tuple(
-            _count(sizes[d] + before[d], after[d], dilations[d] * (taps[d] - 1) + 1, strides[d], ceil)
-            for d in range(rank)
-        )
+        sides = zip(sizes, before, after, dilations, taps, strides, strict=True)
+        outs = tuple(_count(size + low, high, d * (k - 1) + 1, s, ceil) for size, low, high, d, k, s in sides)
         return cls(sizes, taps, strides, dilations, before, after, outs)
 
     def reductions(self) -> list[Any]:
@@ -241,9 +239,8 @@ def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     ]
     batch, rows, blocks = static_shape(inputs[0], "the input of Col2Im")
     if blocks != math.prod(counts) or rows % math.prod(block):
-        raise Refusal(
-            f"{rows} rows of {blocks} blocks, not of {math.prod(counts)}, each of {math.prod(block)} elements"
-        )
+        wrong = f"not of {math.prod(counts)}, each of {math.prod(block)} elements"
+        raise Refusal(f"{rows} rows of {blocks} blocks, {wrong}")
     channels = rows // math.prod(block)
 
     def compute(columns: te.Tensor) -> te.Tensor:

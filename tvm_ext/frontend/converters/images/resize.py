@@ -20,11 +20,9 @@ from ...checks.refusal import Refusal
 from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, stock, text
 
 _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor, "ceil": np.ceil,
+}  # fmt: skip
 #: Modes of coordinates that TVM's kernel has right; and those with roundings of nearest elements at whole ratios:
 #: others round a coordinate that may be an integer, or the middle of two, but for an error of float32.
 _PLAIN = ("half_pixel", "asymmetric", "align_corners")

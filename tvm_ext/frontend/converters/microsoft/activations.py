@@ -3,8 +3,6 @@
 BiasGelu(x, b)   ->   (x + b) * 0.5 * (1 + erf((x + b) / sqrt(2)))
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

@@ -5,8 +5,6 @@
 A weight of all three projections becomes three, which constant folding cuts: what a model without the fusion has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -52,19 +50,15 @@ def quantized_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _self_attention(project, weight, mask, past, None, attributes)
 
 
-def _self_attention(
-    project: Projection, weight: Any, mask: Any, past: Any, bias: Any, attributes: Attributes
-) -> Any:  # fmt: skip
+def _self_attention(project: Projection, weight: Any, mask: Any, past: Any, bias: Any, attributes: Attributes) -> Any:
     _refuse(attributes, "do_rotary", "past_present_share_buffer")
     width = static_shape(weight, "the weight of attention")[1]
     sizes = [int(size) for size in attributes.get("qkv_hidden_sizes", ())] or [width // 3] * 3
     if len(sizes) != 3 or sum(sizes) != width:
         raise Refusal(f"queries, keys and values of {sizes} columns, of a weight of {width}")
     stops = [sizes[0], sizes[0] + sizes[1], width]
-    query, key, value = (
-        split_heads(project(stop - size, stop), count_of(attributes, "num_heads"))
-        for stop, size in zip(stops, sizes, strict=True)
-    )
+    heads, parts = count_of(attributes, "num_heads"), zip(stops, sizes, strict=True)
+    query, key, value = (split_heads(project(stop - size, stop), heads) for stop, size in parts)
     if past is not None:
         before = [emit(relax.op.squeeze(relax.op.strided_slice(past, [0], [i], [i + 1]), [0])) for i in (0, 1)]
         key, value = continued(before[0], key), continued(before[1], value)

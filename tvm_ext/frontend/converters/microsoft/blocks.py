@@ -4,8 +4,6 @@ MatMulNBits(x, w, s, z)               ->   tvm_ext.matmul_blocks(x, w, s, z s): 
 GatherBlockQuantized(w, i, s, z)      ->   tvm_ext.take_blocks(i, w, s, z s)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -28,8 +26,6 @@ _CODES = {
         np.float32,
     ),
 }  # fmt: skip
-
-
 #: Digits of 8 bits that numbers of x may be rounded to where a model allows int8 (`accuracy_level` 4).
 _DIGITS = 2
 #: A number of float16 stands for one of float32 that differs by its rounding.
@@ -160,9 +156,8 @@ def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
     codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: rows * depth]
     values = _CODES[kind][codes] * np.repeat(scales, block)[: rows * depth]
     weight = values.reshape(rows, depth)
-    return relax.op.matmul(
-        x, constant(weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows), dtype_of(x))
-    )
+    weight = weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows)
+    return relax.op.matmul(x, constant(weight, dtype_of(x)))
 
 
 @converts("GatherBlockQuantized", MICROSOFT)

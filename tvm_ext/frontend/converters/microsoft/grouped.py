@@ -12,8 +12,6 @@ of token t:    sequence b, for which starts[b] <= t < starts[b + 1]      positio
 onnxruntime has no kernel of it for CPUs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -241,9 +239,8 @@ def _places(inputs: Any, tokens: int) -> dict[str, Any]:
     if len(table) != 2 or before != table[:1] or starts != (table[0] + 1,):
         raise Refusal(f"{starts} starts, {before} lengths and a table of shape {table}; (b + 1), (b) and (b, n) fit")
     place = constant(np.arange(tokens), "int32")
-    begun = relax.op.greater_equal(
-        emit(relax.op.reshape(place, (tokens, 1))), emit(relax.op.strided_slice(inputs[5], [0], [1], [table[0]]))
-    )
+    column = emit(relax.op.reshape(place, (tokens, 1)))
+    begun = relax.op.greater_equal(column, emit(relax.op.strided_slice(inputs[5], [0], [1], [table[0]])))
     sequences = emit(relax.op.sum(emit(relax.op.astype(emit(begun), "int32")), 1))
     first = emit(relax.op.take(inputs[5], sequences, 0, mode="clip"))
     rows = emit(relax.op.take(inputs[6], sequences, 0, mode="clip"))

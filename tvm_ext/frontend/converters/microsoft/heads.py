@@ -5,8 +5,6 @@
 All is written as exporters of plain ONNX write it, so that the same pass finds the attention in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -117,14 +115,11 @@ def _left_out(given: Any, batch: int, queries: int, keys: int) -> Any:
         mask = emit(relax.op.reshape(given, (batch, 1, -1, keys)))
         return emit(relax.op.less_equal(mask, scalar(0, given)))
     if shape not in ((batch,), (2 * batch,)):
-        raise Refusal(
-            f"a mask of shape {shape} for {batch} sequences, {queries} queries and {keys} keys; it can be "
-            f"({batch},), ({2 * batch},), ({batch}, {keys}) or ({batch}, {queries}, {keys})"
-        )
+        shapes = f"({batch},), ({2 * batch},), ({batch}, {keys}) or ({batch}, {queries}, {keys})"
+        wrong = f"a mask of shape {shape} for {batch} sequences, {queries} queries and {keys} keys"
+        raise Refusal(f"{wrong}; it can be {shapes}")
     places = constant(np.arange(keys), dtype_of(given))
-    ends, *starts = (
-        emit(relax.op.reshape(relax.op.strided_slice(given, [0], [at], [at + batch]), (batch, 1, 1, 1)))
-        for at in range(0, shape[0], batch)
-    )
+    parts = [relax.op.strided_slice(given, [0], [at], [at + batch]) for at in range(0, shape[0], batch)]
+    ends, *starts = (emit(relax.op.reshape(part, (batch, 1, 1, 1))) for part in parts)
     out = emit(relax.op.greater_equal(places, ends))
     return emit(relax.op.logical_or(out, relax.op.less(places, starts[0]))) if starts else out

@@ -3,8 +3,6 @@
 FusedMatMul(a, b)   ->   alpha * a^T b^T
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -36,11 +34,8 @@ _MOST_ROWS = 16
 @converts("FusedMatMul FusedMatMulActivation TransposeMatMul", MICROSOFT)
 def fused_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedMatMul(a, b): a matmul of transposed operands, times alpha, and an activation behind it."""
-    turned = (
-        _turned(x, bool(attributes.get(f"transBatch{name}", 0)), bool(attributes.get(f"trans{name}", 0)))
-        for x, name in zip(inputs[:2], "AB", strict=True)
-    )
-    y = emit(relax.op.matmul(*turned))
+    flags = [[bool(attributes.get(f"trans{of}{name}", 0)) for of in ("Batch", "")] for name in "AB"]
+    y = emit(relax.op.matmul(*(_turned(x, *both) for x, both in zip(inputs[:2], flags, strict=True))))
     alpha = float(attributes.get("alpha", 1.0))
     y = y if alpha == 1.0 else emit(y * scalar(alpha, y))
     return activated(y, attributes)
@@ -120,9 +115,8 @@ def _product(sign: float) -> Converter:
         imaginary = a * d + b * c
         return relax.op.concat([emit(real), emit(imaginary)], -1)
 
-    converter.__doc__ = (
-        f"a * {'b' if sign > 0 else 'conjugate of b'}, of complex numbers that are pairs in the last dimension."
-    )
+    other = "b" if sign > 0 else "conjugate of b"
+    converter.__doc__ = f"a * {other}, of complex numbers that are pairs in the last dimension."
     return converter
 
 
@@ -144,11 +138,8 @@ def irfft(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def _check(attributes: Attributes) -> None:
-    if (
-        not attributes.get("onesided", 1)
-        or attributes.get("normalized", 0)
-        or int(attributes.get("signal_ndim", 1)) != 1
-    ):
+    several = int(attributes.get("signal_ndim", 1)) != 1
+    if not attributes.get("onesided", 1) or attributes.get("normalized", 0) or several:
         raise Refusal("a transform that is not onesided, or normalized, or of several dimensions")
 
 

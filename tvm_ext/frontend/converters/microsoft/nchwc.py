@@ -9,8 +9,6 @@ The file does not say how large a block is: onnxruntime takes 16 channels on a p
 and a model that was saved so runs, there as here, on the kind of processor that it was saved on.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -75,9 +73,8 @@ def _plain(weight: np.ndarray) -> np.ndarray:
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Upsample(x) -> Resize by the attribute `scales`."""
     scales = constant(np.array(attributes["scales"]), "float32")
-    return standard(
-        "Resize", [inputs[0], None, scales], {"nearest_mode": b"floor", **without(attributes, "scales")}, 13
-    )
+    rest = {"nearest_mode": b"floor", **without(attributes, "scales")}
+    return standard("Resize", [inputs[0], None, scales], rest, 13)
 
 
 for _pool in ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"):

@@ -3,8 +3,7 @@
 SkipLayerNormalization(x, skip, g, b, bias)   ->   layer_norm(x + skip + bias) * g + b
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,7 @@ def embed_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def _embedded(
-    words: Any, segments: Any, positions: Any, tables: tuple[Any, Any, Any], weight: Any, shift: Any, mask: Any,
+    words: Any, segments: Any, positions: Any, tables: Sequence[Any], weight: Any, shift: Any, mask: Any,
     attributes: Attributes,
 ) -> Any:  # fmt: skip
     batch, sequence = static_shape(words, "the words")
@@ -118,13 +117,9 @@ def _rows(table: Any, indices: Any) -> Any:
 def quantized_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QEmbedLayerNormalization: EmbedLayerNormalization of tables, weight and shift of 8 bits."""
     words, segments, mask = inputs[0], inputs[1], inputs[7]
-    tables = [
-        None
-        if inputs[2 + i] is None
-        else emit(dequantize_linear([inputs[2 + i], inputs[8 + i], inputs[13 + i]], {}, 13))
-        for i in range(5)
-    ]
-    return _embedded(words, segments, None, (tables[0], tables[1], tables[2]), tables[3], tables[4], mask, attributes)
+    stored = [(inputs[2 + i], inputs[8 + i], inputs[13 + i]) for i in range(5)]
+    *tables, weight, shift = (None if part[0] is None else emit(dequantize_linear(part, {}, 13)) for part in stored)
+    return _embedded(words, segments, None, tables, weight, shift, mask, attributes)
 
 
 # ------------------------------------------------------------ groups

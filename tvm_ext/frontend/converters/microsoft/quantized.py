@@ -6,8 +6,6 @@ Products of integers are summed in int32, as by QLinearMatMul; everything else i
 in the order of onnxruntime's kernels for AVX2, so that ties fall to the same side.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -151,9 +149,8 @@ def convolution(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QGemm(a, sa, za, b, sb, zb, c, sy, zy): c is int32 in the scale sa * sb; without sy the result is float32."""
     a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = (inputs[i] for i in range(9))
-    a, b = (
-        emit(relax.op.permute_dims(x)) if attributes.get(name, 0) else x for x, name in ((a, "transA"), (b, "transB"))
-    )
+    sides = ((a, attributes.get("transA", 0)), (b, attributes.get("transB", 0)))
+    a, b = (emit(relax.op.permute_dims(x)) if turned else x for x, turned in sides)
     left, right = less_zero_point(a, a_zero), less_zero_point(b, b_zero)
     sums = emit(relax.op.matmul(left, right, out_dtype="int32"))
     sums = sums if c is None else emit(sums + c)

@@ -1,7 +1,5 @@
 """DynamicQuantizeLSTM: an LSTM with weights of 8 bits, whose inputs and states are quantized by their own range."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@
 Su et al., "RoFormer" (2021). A pair is (i, i + size / 2) of a head, or two neighbours where it is interleaved.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 NhwcConv(x, w, b)   ->   transpose(Conv(transpose(x), w, b)), whose transposes are another reading of the memory
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

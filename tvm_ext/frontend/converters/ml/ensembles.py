@@ -1,7 +1,5 @@
 """TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble: what becomes of the scores of trees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -132,9 +130,8 @@ def _without_members(trees: Forest, values: np.ndarray) -> Forest:
     ends = np.flatnonzero(np.isnan(values))
     sets = [part[~np.isnan(part)] for part in np.split(values, ends)]
     if len(sets) < len(askers) or any(not part.size for part in sets[: len(askers)]):
-        raise Refusal(
-            f"{len(askers)} nodes ask for membership, and there are {len(sets)} sets, none of which may be empty"
-        )
+        wrong = f"{len(askers)} nodes ask for membership, and there are {len(sets)} sets"
+        raise Refusal(f"{wrong}, none of which may be empty")
     for asker, members in zip(askers, sets, strict=False):
         count, more = len(trees.modes), len(members) - 1
         chain = np.concatenate([[asker], count + np.arange(more)])

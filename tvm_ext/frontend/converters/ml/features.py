@@ -3,8 +3,6 @@
 Scaler(x)   ->   (float32(x) - offset) * scale
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -164,13 +162,9 @@ def _mapping(attributes: Attributes) -> tuple[np.ndarray, np.ndarray, np.ndarray
     if any(part is None or part.dtype.kind not in "fiu" for part in parts) or parts[0].size != parts[1].size:
         raise Refusal("keys and values that are no numbers, or not as many of one as of the other")
     keys, values = (part.reshape(-1) for part in parts)
-    default = attributes.get("default_tensor")
-    if default is None:
-        default = (
-            attributes.get("default_int64", -1) if values.dtype.kind == "i" else attributes.get("default_float", -0.0)
-        )
-    else:
-        default = _array(default)
+    whole, real = attributes.get("default_int64", -1), attributes.get("default_float", -0.0)
+    tensor = attributes.get("default_tensor")
+    default = _array(tensor) if tensor is not None else whole if values.dtype.kind == "i" else real
     return keys, values, np.array(default, values.dtype).reshape(())
 
 

@@ -3,8 +3,6 @@
 LinearRegressor(x)   ->   x w^T + b
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 one score s of two classes   ->   scores [1 - s, s], or [-s, s]; the label of the second class where s is large
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@
 A leaf leads to itself, so that rows may arrive before the last step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,10 +104,8 @@ def forest(attributes: Attributes, kind: str, targets: int) -> Forest:
     leaf = np.array([n == "LEAF" for n in names])
     if unknown := [n for n in names if n not in MODES[:-1] and n != "LEAF"]:
         raise Refusal(f"nodes_modes {unknown[0]!r}; known are {', '.join(MODES[:-1])} and LEAF")
-    left, right = (
-        np.array([i if leaf[i] else place.get((int(trees[i]), int(to)), -1) for i, to in enumerate(way)])
-        for way in (numbered(attributes, "nodes_truenodeids"), numbered(attributes, "nodes_falsenodeids"))
-    )
+    ways = (enumerate(numbered(attributes, f"nodes_{side}nodeids")) for side in ("true", "false"))
+    left, right = (np.array([i if leaf[i] else place.get((int(trees[i]), int(to)), -1) for i, to in w]) for w in ways)
     ids = zip(*(numbered(attributes, f"{kind}_{part}") for part in ("treeids", "nodeids", "ids")), strict=True)
     if len(trees) * targets > _MOST_WEIGHTS:
         raise Refusal(f"{len(trees)} nodes for {targets} targets; tables of up to {_MOST_WEIGHTS} weights work")

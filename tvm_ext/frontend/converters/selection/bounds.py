@@ -6,8 +6,6 @@ TVM's kernels read, and write, foreign memory where an index is out of bounds. O
 onnxruntime refuses it when it runs; so does this library where it is known, and takes the nearest row where it is not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators that pick, choose, place, reverse or count elements: Gather, Compress, OneHot, ReverseSequence, Range."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -25,9 +23,8 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
         x, axis = emit(relax.op.reshape(x, [-1])), 0
     extent = static_shape(x, "the input of Compress")[int(axis)]
     if condition.ndim != 1 or rows.max(initial=-1) >= extent:
-        raise Refusal(
-            f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements", fix=UNFIT
-        )
+        wrong = f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements"
+        raise Refusal(wrong, fix=UNFIT)
     return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
 
 
@@ -131,9 +128,8 @@ def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
     dtype = dtype_of(inputs[0])
-    start, limit, delta = (
-        known(x, what).reshape(()) for x, what in zip(list(inputs)[:3], ("start", "limit", "delta"), strict=True)
-    )
+    names = ("start", "limit", "delta")
+    start, limit, delta = (known(x, name).reshape(()) for x, name in zip(list(inputs)[:3], names, strict=True))
     if not delta:
         raise Refusal("its delta is 0")
     exact = [float(x) if "float" in dtype else int(x) for x in (limit, start, delta)]

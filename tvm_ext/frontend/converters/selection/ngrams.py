@@ -1,7 +1,5 @@
 """TfIdfVectorizer over numbers: how often each n-gram of a pool stands in a row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,11 +36,8 @@ def tfidf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     place = np.zeros((len(kept), size), np.float32)
     place[range(len(kept)), [index for _, index in kept]] = 1
     placed = emit(relax.op.matmul(counts, constant(place)))
-    weights = np.ones(len(at), np.float32)
-    if "weights" in attributes:
-        weights = np.asarray(attributes["weights"], np.float32)
     scale = np.zeros(size, np.float32)
-    scale[at] = weights
+    scale[at] = np.asarray(attributes.get("weights", 1), np.float32)
     mode = text(attributes, "mode", "TF")
     if mode == "IDF":
         placed = relax.op.astype(relax.op.greater(placed, relax.const(0.0, "float32")), "float32")
@@ -75,9 +70,8 @@ def _counts(rows: Any, grams: Sequence[tuple[int, ...]], skips: int) -> Any:
 
         def element(r: Any, g: Any) -> Any:
             step = s + 1
-            same = [
-                tirx.any(j >= size(g), data(r, tirx.min(p + j * step, width - 1)) == pool(g, j)) for j in range(longest)
-            ]
+            read = [data(r, tirx.min(p + j * step, width - 1)) for j in range(longest)]
+            same = [tirx.any(j >= size(g), element == pool(g, j)) for j, element in enumerate(read)]
             fits = tirx.all(p + (size(g) - 1) * step < width, tirx.any(s == 0, size(g) > 1))
             return te.sum(tirx.all(fits, *same).astype("float32"), axis=[p, s])
 

@@ -1,7 +1,5 @@
 """ScatterElements, which was Scatter, and ScatterND of truth values."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

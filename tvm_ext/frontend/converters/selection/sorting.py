@@ -3,14 +3,12 @@
 x = [1, NaN, -0, 3]   ->   [0x3f800000, 0x7fffffff, 0, 0x40400000]      NaN is the largest, as in onnxruntime and numpy
 """
 
-from __future__ import annotations
-
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from ....core.graph.relax_graph import dtype_of
-from ..base import Attributes, converts, emit, kernel, stock
+from ..base import Attributes, converts, elementwise, emit, stock
 
 #: What TVM's sort takes; of floats it has no order once one is NaN.
 _SORTED = ("int32", "int64")
@@ -46,16 +44,10 @@ def _ordered(x: Any) -> Any:
         finite = tirx.Select(number == tirx.const(0, dtype_of(x)), tirx.const(0, kind), signed)
         return tirx.Select(tirx.isnan(number), most, finite)
 
-    return kernel(lambda data: te.compute(data.shape, lambda *i: key(data(*i)), name="out"), x, name="ordered")
+    return elementwise(key, x, name="ordered")
 
 
 def _turned(x: Any) -> Any:
     """uint64 numbers, the top bit turned, as int64."""
     least = tirx.min_value("int64")
-
-    def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(
-            data.shape, lambda *i: tirx.bitwise_xor(tirx.reinterpret("int64", data(*i)), least), name="out"
-        )
-
-    return kernel(compute, x, name="turned")
+    return elementwise(lambda n: tirx.bitwise_xor(tirx.reinterpret("int64", n), least), x, name="turned")

@@ -1,7 +1,5 @@
 """Text and tokens of a GGUF file: its own tokenizer and chat template."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

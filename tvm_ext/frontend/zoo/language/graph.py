@@ -318,11 +318,8 @@ class _Graph:
         else:
             cache = (1, sizes.kv_heads, sizes.capacity, sizes.size)
             shape = (1, "S" if every else 1, sizes.vocabulary)
-            fed = [
-                ("input_ids", "INT64", (1, "S")),
-                ("seqlens_k", "INT32", (1,)),
-                ("total_sequence_length", "INT32", ()),
-            ]
+            fed = [("input_ids", "INT64", (1, "S")), ("seqlens_k", "INT32", (1,)),
+                   ("total_sequence_length", "INT32", ())]  # fmt: skip
         inputs = [info(name, getattr(TensorProto, code), sides) for name, code, sides in fed]
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(self._cache))
         inputs += [info(f"past_key_values.{n}", kind, cache) for n in caches]

@@ -1,7 +1,5 @@
 """A small language model of seeded weights, for tests and benchmarks of shapes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

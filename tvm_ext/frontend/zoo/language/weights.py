@@ -82,7 +82,6 @@ def in_blocks(matrix: np.ndarray, bits: int, block: int) -> BlockMatrix:
     if ((sizes == 0) | ((sizes >= limits.smallest_normal) & (sizes <= limits.max))).all():
         scales = scales.astype(np.float16).astype(np.float32)
     steps = scales[..., None]
-    codes = np.clip(
-        np.rint(np.divide(wide, steps, out=np.zeros_like(wide), where=steps != 0)) + middle, 0, 2 * middle - 1
-    ).astype(np.uint8)
+    whole = np.rint(np.divide(wide, steps, out=np.zeros_like(wide), where=steps != 0)) + middle
+    codes = np.clip(whole, 0, 2 * middle - 1).astype(np.uint8)
     return BlockMatrix(nibbles(codes) if bits == 4 else codes, scales, None, bits, depth)

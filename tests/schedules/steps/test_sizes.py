@@ -1,13 +1,11 @@
 """Schedules without TVM's checks of Python types: the same kernels, and wrong types are refused all the same."""
 
-from __future__ import annotations
-
 import pytest
 import tvm_ffi
 from tvm import te
 from tvm.s_tir import Schedule
 
-from tvm_ext.schedules.steps.unchecked import UncheckedSchedule
+from tvm_ext.schedules.steps.sizes import UncheckedSchedule
 
 
 def scheduled(kind: type[Schedule]) -> Schedule:
