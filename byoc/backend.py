@@ -117,6 +117,7 @@ class Backend:
         driver: (bytes of a program) -> :data:`Runner`.
         options: frozen dataclass of its settings, all with defaults; they come from `offload_options`.
         cost: (region, options) -> seconds of one run, transfers and launch included; None: whatever matches pays.
+        precision: options -> the `precision` of compile whose roundings the programs do; "float32": none.
         limits: see :class:`Limits`.
         disassemble: bytes of a program -> text.
         assemble: (text that `disassemble` gave and somebody changed, bytes that it was made of) -> bytes; raises
@@ -135,6 +136,7 @@ class Backend:
     driver: Callable[[bytes], Runner]
     options: type = NoOptions
     cost: Callable[[Region, Any], float] | None = None
+    precision: Callable[[Any], str] = lambda options: "float32"
     limits: Limits = Limits()
     disassemble: Callable[[bytes], str] | None = None
     assemble: Callable[[str, bytes], bytes] | None = None
@@ -149,7 +151,7 @@ class Backend:
         names = [pattern.name for pattern in self.patterns]
         if twice := {name for name in names if names.count(name) > 1}:
             raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
-        for role in ("lower", "driver", "cost", "disassemble", "assemble"):
+        for role in ("lower", "driver", "precision", "cost", "disassemble", "assemble"):
             value = getattr(self, role)
             if not callable(value) and not (value is None and role in ("cost", "disassemble", "assemble")):
                 raise OptionError(f"back end {self.name!r}: {role}={value!r} is no function")

@@ -9,7 +9,7 @@ decide  what does not pay goes: region against the CPU kernels it replaces, tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..core.errors import ProgramError
@@ -62,15 +62,15 @@ class Partitioner:
         offloading: for whom, and what.
         types: ONNX node -> ONNX operator.
         host: what the CPU would take.
-        kept: ONNX nodes whose anchors stay on the CPU in this compile, to find a culprit.
+        kept: ONNX nodes whose anchors stay on the CPU in this compile -> why, as in "is switched off".
     """
 
     def __init__(
         self, view: RelaxView, offloading: Offloading, types: Mapping[str, str], host: HostSeconds,
-        kept: Collection[str] = frozenset(),
+        kept: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._view, self._offloading, self._types, self._host = view, offloading, types, host
-        self._kept = kept
+        self._kept = kept or {}
         self._prefix = f"{offloading.backend.name}_region_"
         self._refusals: dict[str, str] = {}
         self._alone: set[Composite] = set()
@@ -95,7 +95,7 @@ class Partitioner:
     def _keeps_out(self, composite: Composite) -> str:
         """Why an anchor is to stay on the CPU; "" if it may go."""
         if self._kept and (off := [node for node in composite.anchor.nodes if node in self._kept]):
-            return f"{off[0]} is switched off"
+            return f"{off[0]} {self._kept[off[0]]}"
         return self._offloading.keeps_out(composite, self._types)
 
     def _refuse(self, composite: Composite, reason: str) -> bool:

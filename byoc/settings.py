@@ -62,15 +62,19 @@ class Offloading:
         return f"{work} multiply-adds; minimum_work is {self.minimum_work}" if work < self.minimum_work else ""
 
 
-def offloading_of(offload: str | Backend | None, settings: Mapping[str, Any]) -> Offloading | None:
+def offloading_of(
+    offload: str | Backend | None, settings: Mapping[str, Any], precision: str | None = None
+) -> Offloading | None:
     """What a compile is to offload; None if nothing.
 
     Args:
         offload: name of a back end, or one; a Backend that is given is registered.
         settings: `offload_options`.
+        precision: of the compile, which has to allow the roundings of the programs; None for studies of hardware.
 
     Raises:
-        OptionError: there is no such back end or option, or a value does not fit.
+        OptionError: there is no such back end or option, a value does not fit, or the programs round as no other
+            kernel of the compile does.
     """
     if offload is None:
         return None
@@ -81,4 +85,10 @@ def offloading_of(offload: str | Backend | None, settings: Mapping[str, Any]) ->
     general = {field.name for field in dataclasses.fields(Offloading)} - {"backend", "options"}
     own = {key: value for key, value in settings.items() if key not in general}
     rest = {key: value for key, value in settings.items() if key in general}
-    return Offloading(backend, backend.make_options(own), **rest)
+    options = backend.make_options(own)
+    if precision is not None and (rounds := backend.precision(options)) not in ("float32", precision):
+        wrong = (
+            f"offload={backend.name!r} with these options rounds as precision={rounds!r}, and not {precision!r}, does"
+        )
+        raise OptionError(wrong, fix=f"compile with precision={rounds!r}, or give the back end other options")
+    return Offloading(backend, options, **rest)

@@ -5,8 +5,9 @@ from .code.codegen import lower
 from .code.layer import ConvGeometry, GemmLayer, Matrix, Step, Windows, conv2d, filter_matrices, matmul, nchw
 from .code.program import Layer, Program, Tensor, program_from_bytes
 from .config import Accelerator, Dataflow, EnergyTable
-from .results.report import LayerRow, layer_rows, programs_of, rows_of, scale_sim_csv, timings_of
+from .results.report import LayerRow, layer_rows, programs_of, rows_of, timings_of
 from .results.roofline import roofline_svg, roofline_text
+from .results.scale_sim_report import ScaleSimLayer, read_topology, report_csv, scale_sim_csv
 from .results.sweep import DesignPoint, sweep
 from .results.timeline import chrome_trace
 from .rtl import Cells, cells, run_rtl, verilog
@@ -18,9 +19,9 @@ from .simulation.timing import Timing, simulate
 
 __all__ = [
     "Accelerator", "Cells", "ConvGeometry", "Dataflow", "DesignPoint", "EnergyTable", "GemmLayer", "Layer",
-    "LayerRow", "Matrix", "Memories", "MemoryCycles", "Program", "Step", "Tensor", "Timing", "Windows", "assemble",
-    "cells", "chrome_trace", "conv2d", "disassemble", "filter_matrices", "gemm_cycles", "layer_rows",
-    "lower", "matmul", "nchw", "program_from_bytes", "programs_of", "roofline_svg", "roofline_text",
-    "rows_of", "run", "run_rtl", "scale_sim_csv", "scale_sim_cycles", "simulate", "step_gemm", "sweep", "timings_of",
-    "verilog", "window_addresses",
+    "LayerRow", "Matrix", "Memories", "MemoryCycles", "Program", "ScaleSimLayer", "Step", "Tensor", "Timing",
+    "Windows", "assemble", "cells", "chrome_trace", "conv2d", "disassemble", "filter_matrices", "gemm_cycles",
+    "layer_rows", "lower", "matmul", "nchw", "program_from_bytes", "programs_of", "read_topology", "report_csv",
+    "roofline_svg", "roofline_text", "rows_of", "run", "run_rtl", "scale_sim_csv", "scale_sim_cycles", "simulate",
+    "step_gemm", "sweep", "timings_of", "verilog", "window_addresses",
 ]  # fmt: skip

@@ -35,6 +35,7 @@ BACKEND = Backend(
     driver=driver,
     options=SystolicOptions,
     cost=seconds_of,
+    precision=lambda options: "bf16" if options.dtype == "bfloat16" else "float32",
     # int64 is a new shape, the second operand of a reshape.
     limits=Limits(dtypes=("float32", "int8", "uint8", "int32", "int64"), tensor_bytes=MAX_MEMORY_BYTES),
     disassemble=_text,

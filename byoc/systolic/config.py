@@ -19,10 +19,10 @@ from ...core.errors import OptionError
 #: reference.
 COMPUTE_MODELS = ("overlapped", "physical")
 #: Dtype of the operands -> dtype of the accumulators.
-ACCUMULATOR_DTYPES = {"int8": "int32", "float32": "float32"}
+ACCUMULATOR_DTYPES = {"int8": "int32", "bfloat16": "float32", "float32": "float32"}
 #: What a driver runs a program on: the functional view, or the hardware in a simulator.
 RUNS = ("functional", "rtl")
-_ITEMSIZE = {"int8": 1, "int32": 4, "float32": 4}
+_ITEMSIZE = {"int8": 1, "bfloat16": 2, "int32": 4, "float32": 4}
 
 
 class Dataflow(str, enum.Enum):
@@ -63,15 +63,17 @@ class EnergyTable:
 
     The defaults are for 45 nm at 0.9 V (Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9): a
     multiply-add is multiplier plus adder; memories are its caches for 64 bits (32 KiB 20 pJ, 1 MiB 100 pJ),
-    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ.
+    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ. Of bfloat16 it
+    is the multiplier of float16, whose significand is longer, and the adder of float32.
 
     Attributes:
-        mac_int8, mac_float32: one multiply-add, by the dtype of its operands.
+        mac_int8, mac_bfloat16, mac_float32: one multiply-add, by the dtype of its operands.
         vector_op: one element of one operation of the vector unit (a float32 multiply-add).
         scratchpad_byte, accumulator_byte, dram_byte: one byte read or written there.
     """
 
     mac_int8: float = 0.3
+    mac_bfloat16: float = 2.0
     mac_float32: float = 4.6
     vector_op: float = 4.6
     scratchpad_byte: float = 6.6
@@ -84,8 +86,8 @@ class EnergyTable:
                 raise OptionError(f"energy.{name}={value!r}: picojoules are a finite number, 0 or more")
 
     def mac(self, dtype: str) -> float:
-        """Picojoules of a multiply-add whose operands have this dtype: "int8" or "float32"."""
-        return {"int8": self.mac_int8, "float32": self.mac_float32}[dtype]
+        """Picojoules of a multiply-add whose operands have this dtype."""
+        return float(getattr(self, f"mac_{dtype}"))
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class Accelerator:
 
     Attributes:
         rows, cols: processing elements (PEs) of the array; each does one multiply-add a cycle.
-        dtype: of the operands: "int8" (accumulators are int32) or "float32" (accumulators are float32).
+        dtype: of the operands: "int8" (accumulators are int32), "float32", or "bfloat16" (accumulators are float32).
+            Tensors of an array of bfloat16 are float32, and rounded, ties to even, where they are loaded as operands.
         scratchpad_bytes: memory of operands; with double buffering a tile has half of it.
         accumulator_bytes: memory of partial sums, of 4 bytes each.
         dma_bytes_per_cycle: bandwidth between DRAM and the chip.
@@ -133,7 +136,7 @@ class Accelerator:
         if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
             raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
         if isinstance(self.energy, Mapping):
-            energy = EnergyTable(**_known(EnergyTable, "energy table", self.energy))
+            energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
             object.__setattr__(self, "energy", energy)
         if not isinstance(self.energy, EnergyTable):
             raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
@@ -143,9 +146,19 @@ class Accelerator:
         return ACCUMULATOR_DTYPES[self.dtype]
 
     @property
+    def tensor_dtype(self) -> str:
+        """Dtype in DRAM of what becomes an operand; where that is "int8", "uint8" is taken too."""
+        return "float32" if self.dtype == "bfloat16" else self.dtype
+
+    @property
     def itemsize(self) -> int:
         """Bytes of one operand element."""
         return _ITEMSIZE[self.dtype]
+
+    @property
+    def tensor_itemsize(self) -> int:
+        """Bytes in DRAM of an element that becomes an operand."""
+        return _ITEMSIZE[self.tensor_dtype]
 
     @property
     def accumulator_itemsize(self) -> int:
@@ -172,19 +185,14 @@ class Accelerator:
         Raises:
             OptionError: an unknown name, or a value that does not fit.
         """
-        return cls(**_known(cls, "accelerator", values))
+        return cls(**known_settings(cls, "accelerator", values))
 
 
 _BOUNDS = {
-    "rows": (1, 1024),
-    "cols": (1, 1024),
-    "scratchpad_bytes": (1, 1 << 40),
-    "accumulator_bytes": (4, 1 << 40),
-    "dma_bytes_per_cycle": (1, 1 << 20),
-    "dma_latency": (0, 1 << 30),
-    "vector_lanes": (1, 1 << 16),
+    "rows": (1, 1024), "cols": (1, 1024), "scratchpad_bytes": (1, 1 << 40), "accumulator_bytes": (4, 1 << 40),
+    "dma_bytes_per_cycle": (1, 1 << 20), "dma_latency": (0, 1 << 30), "vector_lanes": (1, 1 << 16),
     "launch_cycles": (0, 1 << 40),
-}
+}  # fmt: skip
 
 
 def _is_number(value: Any) -> bool:
@@ -196,7 +204,8 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise OptionError(f"{name}={value!r} is unknown", fix=f"choose {' or '.join(map(repr, choices))}")
 
 
-def _known(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def known_settings(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of a dataclass; raises OptionError for one that it has not, and names those that it has."""
     names = [f.name for f in fields(kind)]
     for name in values:
         if name not in names:
@@ -210,7 +219,8 @@ class SystolicOptions(Accelerator):
     """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with three differences.
 
     Attributes:
-        dtype: "float32" by default, which most models are; "int8" takes quantized layers.
+        dtype: "float32" by default, which most models are; "int8" takes quantized layers, "bfloat16" needs
+            `precision="bf16"` of compile.
         dataflow: "ws", "os" or "is" for all layers; None: for each layer the one of least estimated cycles.
         run: what runs programs, one of RUNS: "functional", numpy over tiles, or "rtl", the hardware, clock by clock; it
             is slow, takes int8, and needs the extra `rtl` wherever the model runs.

@@ -32,13 +32,9 @@ PARTS = ("element", "array", "core")
 #: What the vector unit does in hardware, of :data:`.code.isa.VectorOp`; the others need exp or erf.
 OPERATIONS = ("add", "multiply", "relu", "clip", "dequantize", "quantize")
 _MOST = {
-    "rows": 64,
-    "cols": 64,
-    "vector_lanes": 64,
-    "dma_bytes_per_cycle": 64,
-    "scratchpad_bytes": 1 << 20,
+    "rows": 64, "cols": 64, "vector_lanes": 64, "dma_bytes_per_cycle": 64, "scratchpad_bytes": 1 << 20,
     "accumulator_bytes": 1 << 20,
-}
+}  # fmt: skip
 _FIX = 'run="functional" has all of them'
 #: Memories begin undefined: no program reads what it has not written, and zeros would be most of the text.
 _TO_VERILOG = "delete t:$meminit_v2; proc -nomux -norom; memory_collect; write_verilog -norename -noattr {output}"

@@ -28,7 +28,8 @@ GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 VERBS: dict[str, ModuleType] = {
     module.rpartition(".")[2]: importlib.import_module(f"{__package__}.{module}")
     for module in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "chat", "analyze",
-                   "report", "profile", "memory", "new", "accelerator.rtl", "machine", "doctor", "cache")
+                   "report", "profile", "memory", "new", "accelerator.rtl", "accelerator.scalesim", "machine", "doctor",
+                   "cache")
 }  # fmt: skip
 
 _EPILOG = """\

@@ -155,7 +155,7 @@ class Pipeline:
         Raises:
             OptionError: there is no such back end, or an entry point of `tvm_ext.passes` is no pass.
         """
-        return pipeline(offloading_of(options.offload, dict(options.offload_options)))
+        return pipeline(offloading_of(options.offload, dict(options.offload_options), options.precision))
 
     @property
     def passes(self) -> tuple[Pass | KernelPass, ...]:

@@ -90,12 +90,9 @@ class _Assembly:
         self._instructions: list[Instruction] = []
         self._run = RUNS[0]
         self._directives: dict[str, Callable[[str], None]] = {
-            ".accelerator": self._read_accelerator,
-            ".run": self._read_run,
-            ".tensor": self._read_tensor,
-            ".constant": self._read_constant,
-            ".layer": self._read_layer,
-        }
+            ".accelerator": self._read_accelerator, ".run": self._read_run, ".tensor": self._read_tensor,
+            ".constant": self._read_constant, ".layer": self._read_layer,
+        }  # fmt: skip
 
     def add(self, line: str) -> None:
         """Reads one line."""
@@ -109,13 +106,9 @@ class _Assembly:
 
     def program(self) -> Program:
         return Program(
-            self._accelerator,
-            tuple(self._tensors),
-            tuple(self._constants),
-            tuple(self._instructions),
-            tuple(self._layers),
-            self._run,
-        )
+            self._accelerator, tuple(self._tensors), tuple(self._constants), tuple(self._instructions),
+            tuple(self._layers), self._run,
+        )  # fmt: skip
 
     def _read_run(self, rest: str) -> None:
         self._run = rest

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import ProgramError
+from ..config import Accelerator
 from .isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector, check_tokens, error_at
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ _VECTOR_FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "quantize": (("none", "row"), ("float32",)),
     "clip": (("none",), ("float32",)),
 }
+
+
+def loaded_itemsize(hardware: Accelerator, dtype: str, operand: str) -> int:
+    """Bytes in the scratchpad of an element of a tensor that is loaded; operands are rounded to bfloat16 on the way."""
+    return 2 if (hardware.dtype, dtype) == ("bfloat16", "float32") and operand != "epilogue" else ITEMSIZE[dtype]
 
 
 def check_program(program: Program) -> None:
@@ -54,7 +60,8 @@ def check_program(program: Program) -> None:
 
 def _check_load(program: Program, load: Load) -> str:
     tensor = program.tensors[load.tensor]
-    return _strided(load, tensor) or _scratchpad(program, load.dst, load.rows * load.cols, ITEMSIZE[tensor.dtype])
+    size = loaded_itemsize(program.accelerator, tensor.dtype, load.operand)
+    return _strided(load, tensor) or _scratchpad(program, load.dst, load.rows * load.cols, size)
 
 
 def _check_windows(program: Program, load: LoadWindows) -> str:
@@ -62,7 +69,7 @@ def _check_windows(program: Program, load: LoadWindows) -> str:
     spans = (
         (load.height, load.out_height, load.kernel_height, load.stride_height, load.dilation_height, load.pad_top),
         (load.width, load.out_width, load.kernel_width, load.stride_width, load.dilation_width, load.pad_left),
-    )
+    )  # fmt: skip
     if any(min(span[:5]) < 1 for span in spans) or load.channels < 1:
         return "channels, sizes, kernel, strides and dilation are 1 or more"
     if any((out - 1) * stride - pad >= size for size, out, _, stride, _, pad in spans):
@@ -80,7 +87,8 @@ def _check_windows(program: Program, load: LoadWindows) -> str:
         return f"the image ends behind tensor {tensor.name} of {tensor.size} elements"
     if load.channels * math.prod(load.padded_size) > MAX_IMAGE_ELEMENTS:
         return f"the image with its padding has more than {MAX_IMAGE_ELEMENTS} elements"
-    return _scratchpad(program, load.dst, load.rows * load.cols, ITEMSIZE[tensor.dtype])
+    size = loaded_itemsize(program.accelerator, tensor.dtype, load.operand)
+    return _scratchpad(program, load.dst, load.rows * load.cols, size)
 
 
 def _check_constant(program: Program, load: LoadConstant) -> str:
@@ -165,11 +173,6 @@ def _accumulator(program: Program, address: int, count: int) -> str:
 
 
 _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
-    Load: _check_load,
-    LoadWindows: _check_windows,
-    LoadConstant: _check_constant,
-    Gemm: _check_gemm,
-    Reduce: _check_reduce,
-    Vector: _check_vector,
-    Store: _check_store,
-}
+    Load: _check_load, LoadWindows: _check_windows, LoadConstant: _check_constant, Gemm: _check_gemm,
+    Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
+}  # fmt: skip

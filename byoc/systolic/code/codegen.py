@@ -37,12 +37,9 @@ def lower(
             builder.instructions.append(Sync())
         builder.add(layer, dataflow)
     return Program(
-        accelerator,
-        builder.tensors,
-        tuple(builder.constants),
-        (*builder.instructions, Finish()),
+        accelerator, builder.tensors, tuple(builder.constants), (*builder.instructions, Finish()),
         tuple(builder.layers),
-    )
+    )  # fmt: skip
 
 
 class _Builder:

@@ -55,7 +55,8 @@ VectorDtype: TypeAlias = Annotated[str, ("float32", "int32", "int8")]
 class Load:
     """Tile [rows, cols] of a tensor, elements `offset + i row_stride + j col_stride`, to the scratchpad.
 
-    uint8 elements arrive as int8, 128 less, for the array has signed operands. `operand` only labels the traffic.
+    uint8 elements arrive as int8, 128 less, for the array has signed operands. To an array of bfloat16 operands a and b
+    of float32 arrive rounded; else `operand` only labels the traffic.
     """
 
     mnemonic: ClassVar[str] = "LOAD"

@@ -144,7 +144,7 @@ class GemmLayer:
         name: for reports.
         m, k, n, batch: sizes.
         a: where A lies; `Windows` for a convolution.
-        b: where B lies, or its values [b_batches, parts * k, n] in the dtype of the accelerator; with more than one
+        b: where B lies, or its values [b_batches, parts * k, n] of the accelerator's `tensor_dtype`; with more than one
             part, k is walked through once a part. None where `reduce` reads none.
         out: where C goes.
         steps: the epilogue, in order.
@@ -170,20 +170,13 @@ class GemmLayer:
         """What the tiling of this layer depends on."""
         rows = [step.row for step in self.steps if step.row is not None]
         return GemmProblem(
-            m=self.m,
-            k=self.k,
-            n=self.n,
-            batch=self.batch,
-            parts=self.parts,
-            a_batches=self.a.batches,
+            m=self.m, k=self.k, n=self.n, batch=self.batch, parts=self.parts, a_batches=self.a.batches,
             b_batches=1 if self.b is None else self.b.shape[0] if isinstance(self.b, np.ndarray) else self.b.batches,
-            row_batches=max((row.shape[0] for row in rows if row.ndim == 2), default=1),
-            rows=len(rows),
+            row_batches=max((row.shape[0] for row in rows if row.ndim == 2), default=1), rows=len(rows),
             tile_bytes=sum(ITEMSIZE[step.dtype] for step in self.steps if step.tile is not None),
-            vector_steps=len(self.steps),
-            out_bytes=ITEMSIZE[out_dtype],
-            reduce=self.reduce,
-        )
+            vector_steps=len(self.steps), out_bytes=ITEMSIZE[out_dtype], reduce=self.reduce,
+            b_is_constant=isinstance(self.b, np.ndarray),
+        )  # fmt: skip
 
 
 def matmul(name: str, a: str, b: str | np.ndarray, out: str, sizes: tuple[int, int, int], **options: Any) -> GemmLayer:
@@ -202,17 +195,9 @@ def matmul(name: str, a: str, b: str | np.ndarray, out: str, sizes: tuple[int, i
 
 
 def conv2d(
-    name: str,
-    x: str,
-    filters: np.ndarray,
-    out: str,
-    geometry: ConvGeometry,
-    *,
-    images: int = 1,
-    groups: int = 1,
-    pad_value: int = 0,
-    **options: Any,
-) -> GemmLayer:
+    name: str, x: str, filters: np.ndarray, out: str, geometry: ConvGeometry, *, images: int = 1, groups: int = 1,
+    pad_value: int = 0, **options: Any,
+) -> GemmLayer:  # fmt: skip
     """Convolution of an NCHW tensor, to NCHW.
 
     Args:

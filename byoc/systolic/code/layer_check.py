@@ -30,9 +30,9 @@ def _operands(layer: GemmLayer, tensors: Mapping[str, Tensor], hardware: Acceler
         return f"it reads tensor {layer.out.tensor}, which it writes; give the output a tensor of its own"
     if (layer.b is None) != (layer.reduce in ("max", "sum")) or (layer.reduce and isinstance(layer.b, Matrix)):
         return f"reduce={layer.reduce!r} with B {type(layer.b).__name__}: max and sum have none, dot has a constant"
-    a, accepted = tensors[layer.a.tensor].dtype, ("int8", "uint8") if hardware.dtype == "int8" else (hardware.dtype,)
+    a, accepted = tensors[layer.a.tensor].dtype, {"int8": ("int8", "uint8")}.get(hardware.dtype, ("float32",))
     b = a if layer.b is None else layer.b.dtype if isinstance(layer.b, np.ndarray) else tensors[layer.b.tensor].dtype
-    if a not in accepted or str(b) not in accepted or (isinstance(layer.b, np.ndarray) and b != hardware.dtype):
+    if a not in accepted or str(b) not in accepted or (isinstance(layer.b, np.ndarray) and b != hardware.tensor_dtype):
         return f"operands are {a} and {b}, and the accelerator multiplies {hardware.dtype}"
     if isinstance(layer.b, np.ndarray) and layer.b.shape[1:] != (layer.parts * layer.k, layer.n):
         return f"B has shape {layer.b.shape}; [batches, {layer.parts * layer.k}, {layer.n}] is needed"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bfloat16 import to_bits
 from ..config import Accelerator
 from .check import ITEMSIZE
 from .isa import (
@@ -35,7 +36,7 @@ from .isa import (
     Reduce,
     Store,
     Vector,
-)
+)  # fmt: skip
 from .layer import GemmLayer, Matrix, Step
 from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
@@ -87,15 +88,11 @@ class LayerCode:
     """
 
     def __init__(
-        self,
-        hardware: Accelerator,
-        layer: GemmLayer,
-        problem: GemmProblem,
-        tiling: Tiling,
-        tensors: Mapping[str, int],
-        add_constant: Callable[[np.ndarray], int],
-    ) -> None:
+        self, hardware: Accelerator, layer: GemmLayer, problem: GemmProblem, tiling: Tiling,
+        tensors: Mapping[str, int], add_constant: Callable[[np.ndarray], int],
+    ) -> None:  # fmt: skip
         self._layer, self._problem, self._tiling = layer, problem, tiling
+        self._is_bfloat16 = hardware.dtype == "bfloat16"
         self._tensors, self._add_constant = tensors, add_constant
         self._tile = (tiling.m, tiling.k, tiling.n)
         self._extents = loop_extents(self._problem, self._tile)
@@ -173,22 +170,10 @@ class LayerCode:
             return self._load("a", a, address, position.batch, position.m, (begin, end))
         geometry = a.geometry
         return LoadWindows(
-            self._tensors[a.tensor],
-            address,
-            position.m[1] - position.m[0],
-            end - begin,
-            position.m[0],
-            begin,
-            a.offset(position.batch),
-            geometry.channels,
-            *geometry.size,
-            *geometry.out_size,
-            *geometry.kernel,
-            *geometry.strides,
-            *geometry.dilation,
-            *geometry.padding[:2],
-            a.pad_value,
-        )
+            self._tensors[a.tensor], address, position.m[1] - position.m[0], end - begin, position.m[0], begin,
+            a.offset(position.batch), geometry.channels, *geometry.size, *geometry.out_size, *geometry.kernel,
+            *geometry.strides, *geometry.dilation, *geometry.padding[:2], a.pad_value,
+        )  # fmt: skip
 
     def _load_b(self, position: _Position) -> Instruction:
         b, address = self._layer.b, self._slots["b"].address
@@ -267,6 +252,7 @@ class LayerCode:
         """Weights in the order of their tiles, each dense: a tile is one transfer of consecutive bytes."""
         values, at = self._layer.b, 0
         assert isinstance(values, np.ndarray)
+        values = to_bits(values) if self._is_bfloat16 else values
         matrices = values.reshape(values.shape[0], self._layer.parts, self._layer.k, self._layer.n)
         pieces = []
         for batch, part in itertools.product(range(matrices.shape[0]), range(self._layer.parts)):

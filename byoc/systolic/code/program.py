@@ -28,7 +28,8 @@ from .isa import RECORD_BYTES, Instruction, decode, encode
 MAGIC = b"TVMXSYST"
 VERSION = 1
 ROLES = ("input", "output", "scratch")
-CONSTANT_DTYPES = ("int8", "int32", "float32")
+#: uint16 are bits of bfloat16.
+CONSTANT_DTYPES = ("int8", "uint16", "int32", "float32")
 _ALIGNMENT = 64
 #: Magic, version, bytes of the header, instructions, their compressed bytes, bytes of the constants; then the digest.
 _PREFIX = struct.Struct("<8sIIIIQ")
@@ -188,11 +189,10 @@ def _assembled(header: Any, instructions: tuple[Instruction, ...], blob: memoryv
     return Program(
         Accelerator.from_dict(header["accelerator"]),
         tuple(Tensor(name, role, tuple(shape), dtype) for name, role, shape, dtype in header["tensors"]),
-        tuple(constants),
-        instructions,
+        tuple(constants), instructions,
         tuple(Layer(name, begin, end, facts) for name, begin, end, facts in header["layers"]),
         header.get("run", RUNS[0]),
-    )
+    )  # fmt: skip
 
 
 def _pack_constants(constants: tuple[np.ndarray, ...]) -> tuple[bytes, list[int]]:

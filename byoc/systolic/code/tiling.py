@@ -48,6 +48,7 @@ class GemmProblem:
         tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
         vector_steps: operations of the epilogue.
         out_bytes: of an element of the result.
+        b_is_constant: whether B is packed at compile time.
         reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
             of C has of its own in A.
     """
@@ -65,6 +66,7 @@ class GemmProblem:
     vector_steps: int = 0
     out_bytes: int = 4
     reduce: str = ""
+    b_is_constant: bool = False
 
     @property
     def macs(self) -> int:
@@ -157,15 +159,19 @@ def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
 
 def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
     """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
-    m, _, n = tile
-    a, b = problem.operand_elements(*tile)
-    sizes = {
-        "a": a * hardware.itemsize,
-        "b": b * hardware.itemsize,
-        "rows": 4 * problem.rows * n,
-        "tiles": problem.tile_bytes * m * n,
-    }
+    sizes = _tile_bytes(problem, tile, hardware.itemsize, hardware.itemsize)
     return {name: -(-size // ALIGNMENT) * ALIGNMENT for name, size in sizes.items()}
+
+
+def _tile_bytes(problem: GemmProblem, tile: tuple[int, int, int], of_a: int, of_b: int) -> dict[str, int]:
+    """Bytes of one tile of each, where elements of A and B have so many."""
+    (m, _, n), (a, b) = tile, problem.operand_elements(*tile)
+    return {"a": a * of_a, "b": b * of_b, "rows": 4 * problem.rows * n, "tiles": problem.tile_bytes * m * n}
+
+
+def _in_dram(problem: GemmProblem, hardware: Accelerator) -> tuple[int, int]:
+    """Bytes of an element of A and of B in DRAM, where constants are as operands are."""
+    return hardware.tensor_itemsize, hardware.itemsize if problem.b_is_constant else hardware.tensor_itemsize
 
 
 def buffer_counts(problem: GemmProblem, tile: tuple[int, int, int], stays: str = "") -> dict[str, int]:
@@ -290,30 +296,40 @@ def estimate(
     elements = problem.batch * problem.m * problem.n
     vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
     compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
-    a, b = problem.operand_elements(m, k, n)
     loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
     out_bytes = elements * problem.out_bytes
     store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
-    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (a + b) * hardware.itemsize)
+    arrivals = _arrivals(problem, hardware, {**counts, "tiles": outputs}, (m, k, n))
+    with_first = [name for name in arrivals if extents["k"] == 1 or name in "ab"]
+    first = sum(arrivals[name][1] for name in with_first)
+    later = [(count - (name in with_first), cycles) for name, (count, cycles) in arrivals.items()]
     work = _tile_cycles(problem, hardware, dataflow, m, k, n)
     work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
     last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
     channel = transfer_cycles(hardware, nbytes + out_bytes)
-    arrivals = [(counts["a"], hardware.dma_latency + transfer_cycles(hardware, a * hardware.itemsize))]
-    arrivals += [(counts["b"], hardware.dma_latency + transfer_cycles(hardware, b * hardware.itemsize))] if b else []
     waits = 0 if sum_buffers(hardware, tile) == 2 else (outputs - 1) * last
-    phases = _phases(math.prod(extents.values()), compute + waits, arrivals)
+    phases = _phases(math.prod(extents.values()), compute + waits, later)
     cycles = max(first + phases + last, load + work + last, first + work + store, channel)
     return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes + out_bytes, stays)
 
 
+def _arrivals(
+    problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], tile: tuple[int, int, int]
+) -> dict[str, tuple[int, int]]:
+    """Of each operand that is loaded: how often, and cycles of a load."""
+    sizes = _tile_bytes(problem, tile, *_in_dram(problem, hardware))
+    cycles = {name: hardware.dma_latency + transfer_cycles(hardware, size) for name, size in sizes.items() if size}
+    return {name: (counts[name], each) for name, each in cycles.items()}
+
+
 def _phases(steps: int, compute: int, arrivals: list[tuple[int, int]]) -> int:
-    """Cycles of all steps, each bound by its work or by its loads; two buffers even out no more than a step.
+    """Cycles of all steps, each bound by its work or by the loads of the next; two buffers even out no more than that.
 
     Args:
         steps, compute: how many, and cycles of the work of all.
-        arrivals: of each operand (loads, cycles of one); the one with fewer comes with some of the others.
+        arrivals: of each operand (loads behind those of the first step, cycles of one); the one with fewer comes with
+            some of the others.
     """
     each, cycles, before = compute / steps, 0.0, 0
     together = sum(load for _, load in arrivals)
@@ -324,19 +340,15 @@ def _phases(steps: int, compute: int, arrivals: list[tuple[int, int]]) -> int:
 
 
 def _load_traffic(
-    problem: GemmProblem,
-    hardware: Accelerator,
-    counts: dict[str, int],
-    extents: dict[str, int],
-    outputs: int,
+    problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], extents: dict[str, int], outputs: int,
     tile: tuple[int, int, int],
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
-    size = hardware.itemsize
+    of_a, of_b = _in_dram(problem, hardware)
     k_tiles = extents["k"] // problem.parts
     a, b = problem.operand_elements(problem.m, problem.k, problem.n)
-    nbytes = counts["a"] * a * size // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
-    nbytes += counts["b"] * b * size // (extents["n"] * k_tiles)
+    nbytes = counts["a"] * a * of_a // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
+    nbytes += counts["b"] * b * of_b // (extents["n"] * k_tiles)
     nbytes += counts["rows"] * 4 * problem.rows * tile[2]
     nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
     loads = counts["a"] + (counts["b"] if b else 0) + (counts["rows"] if problem.rows else 0)

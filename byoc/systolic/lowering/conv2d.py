@@ -13,7 +13,7 @@ from ....core.errors import ProgramError
 from ...region import Composite, Operation
 from ..code.layer import ConvGeometry, GemmLayer, Step, conv2d, filter_matrices, windowed
 from ..code.tiling import search
-from ..config import Accelerator
+from ..config import SystolicOptions
 from .epilogue import Epilogue
 from .matrices import Form, conv2d_form
 from .operands import View, dense_strides, read_operand, tensor_name
@@ -25,11 +25,11 @@ LEAST_UTILIZATION = 0.05
 CHEAP_LAUNCHES = 10
 
 
-def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False) -> GemmLayer:
+def conv2d_layer(composite: Composite, options: SystolicOptions, dry: bool = False) -> GemmLayer:
     """The layer of a composite around `relax.nn.conv2d`.
 
     Args:
-        composite, hardware: what, and for what.
+        composite, options: what, and for what; with a dataflow that every layer has, if there is one.
         dry: whether the values of constants are left out, which only a check can do without.
 
     Raises:
@@ -38,7 +38,7 @@ def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False)
     anchor = composite.anchor
     left, right = (read_operand(composite, operand) for operand in anchor.operands)
     _check(anchor, left.shape, right.shape)
-    product = Product.of(anchor, left, right, hardware, dry)
+    product = Product.of(anchor, left, right, options, dry)
     if isinstance(product.right, View):
         raise ProgramError(f"{anchor.result.name}: the weight {right.name} is computed; a constant is needed")
     if product.left.strides != dense_strides(product.left.shape):
@@ -46,9 +46,9 @@ def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False)
     groups = int(anchor.attrs.get("groups", 1))
     layer = _by_array(composite, product, groups)
     if groups == left.shape[1] == right.shape[0] > 1:
-        return min((_by_vector_unit(composite, product), layer), key=lambda each: _cycles(each, composite, hardware))
+        return min((_by_vector_unit(composite, product), layer), key=lambda each: _cycles(each, composite, options))
     if groups > 1:
-        _check_worth(anchor, layer, groups, hardware)
+        _check_worth(composite, layer, groups, options)
     return layer
 
 
@@ -84,9 +84,9 @@ def _steps(composite: Composite, product: Product, form: Form, matrices: np.ndar
     return Epilogue(composite, form, product.row(matrices, matrices.shape[2]), scale).steps()
 
 
-def _cycles(layer: GemmLayer, composite: Composite, hardware: Accelerator) -> int:
-    """Estimated cycles of the best tiling."""
-    return search(layer.problem(composite.result.dtype), hardware)[0].cycles
+def _cycles(layer: GemmLayer, composite: Composite, options: SystolicOptions) -> int:
+    """Estimated cycles of the tiling that the layer will have."""
+    return search(layer.problem(composite.result.dtype), options.accelerator, options.dataflow)[0].cycles
 
 
 def _check(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> None:
@@ -125,13 +125,13 @@ def _scale_row(scale: np.ndarray, form: Form) -> np.ndarray:
     return row
 
 
-def _check_worth(anchor: Operation, layer: GemmLayer, groups: int, hardware: Accelerator) -> None:
+def _check_worth(composite: Composite, layer: GemmLayer, groups: int, options: SystolicOptions) -> None:
     """Refuses groups so narrow that most of the array would idle, such as depthwise ones."""
-    problem = layer.problem(anchor.result.dtype)
-    cycles = search(problem, hardware)[0].cycles
-    used = problem.macs / (cycles * hardware.macs_per_cycle)
-    if used < LEAST_UTILIZATION and cycles > CHEAP_LAUNCHES * hardware.launch_cycles:
+    cycles = _cycles(layer, composite, options)
+    used = layer.batch * layer.m * layer.k * layer.n * layer.parts / (cycles * options.macs_per_cycle)
+    if used < LEAST_UTILIZATION and cycles > CHEAP_LAUNCHES * options.launch_cycles:
+        sizes, array = f"{layer.m}x{layer.k}x{layer.n}", f"{options.rows}x{options.cols}"
         raise ProgramError(
-            f"each of the {groups} groups of {anchor.result.name} is a GEMM of {layer.m}x{layer.k}x{layer.n}, which "
-            f"would use {used:.1%} of the {hardware.rows}x{hardware.cols} array; {LEAST_UTILIZATION:.0%} is the least"
+            f"each of the {groups} groups of {composite.anchor.result.name} is a GEMM of {sizes}, which would use "
+            f"{used:.1%} of the {array} array; {LEAST_UTILIZATION:.0%} is the least"
         )

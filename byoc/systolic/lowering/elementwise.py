@@ -47,14 +47,6 @@ def elementwise_layer(composite: Composite, hardware: Accelerator, dry: bool = F
     n = form.size(form.cols)
     epilogue = Epilogue(composite, form, np.full(n, -zero, np.int32), source.scale.reshape(1), held)
     return GemmLayer(
-        name=composite.name,
-        m=form.size(form.rows),
-        k=1,
-        n=n,
-        a=form.matrix(source.data),
-        b=None,
-        out=form.matrix(View.of(composite.result)),
-        batch=form.size(form.batch),
-        steps=epilogue.steps(),
-        reduce="sum",
-    )
+        name=composite.name, m=form.size(form.rows), k=1, n=n, a=form.matrix(source.data), b=None,
+        out=form.matrix(View.of(composite.result)), batch=form.size(form.batch), steps=epilogue.steps(), reduce="sum",
+    )  # fmt: skip

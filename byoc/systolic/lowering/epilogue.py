@@ -26,7 +26,7 @@ from .operands import (
     constant_of,
     read_operand,
     signed_zero_point,
-)
+)  # fmt: skip
 
 
 class Epilogue:
@@ -239,14 +239,9 @@ def _by_scale(op: str, scale: np.ndarray, zero_point: int = 0) -> Step:
 
 
 _WRITERS: dict[str, Callable[[Epilogue, Operation], None]] = {
-    "relax.add": Epilogue.add,
-    "relax.astype": Epilogue.convert,
-    "relax.clip": Epilogue.clip,
-    "relax.multiply": Epilogue.multiply,
-    "relax.nn.gelu": Epilogue.activation,
-    "relax.nn.gelu_tanh": Epilogue.activation,
-    "relax.nn.relu": Epilogue.relu,
-    "relax.quantize": Epilogue.quantize,
-}
+    "relax.add": Epilogue.add, "relax.astype": Epilogue.convert, "relax.clip": Epilogue.clip,
+    "relax.multiply": Epilogue.multiply, "relax.nn.gelu": Epilogue.activation,
+    "relax.nn.gelu_tanh": Epilogue.activation, "relax.nn.relu": Epilogue.relu, "relax.quantize": Epilogue.quantize,
+}  # fmt: skip
 #: Operators of the vector unit, for the epilogues of patterns.
 WRITERS = tuple(_WRITERS)

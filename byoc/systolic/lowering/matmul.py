@@ -57,17 +57,9 @@ def _layer(composite: Composite, product: Product, form: Form) -> GemmLayer:
     scale = None if product.scale is None else _scale_row(product.scale, form)
     epilogue = Epilogue(composite, form, product.row(matrices, n), scale)
     return GemmLayer(
-        name=composite.name,
-        m=m,
-        k=k,
-        n=n,
-        a=_left_matrix(product.left, form),
-        b=b,
-        out=form.matrix(View.of(composite.result)),
-        batch=batch,
-        steps=epilogue.steps(),
-        parts=parts,
-    )
+        name=composite.name, m=m, k=k, n=n, a=_left_matrix(product.left, form), b=b,
+        out=form.matrix(View.of(composite.result)), batch=batch, steps=epilogue.steps(), parts=parts,
+    )  # fmt: skip
 
 
 def _left_matrix(view: View, form: Form) -> Matrix:

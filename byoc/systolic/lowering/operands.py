@@ -227,11 +227,8 @@ def _mapped(source: Source, function: Callable[[Any], Any]) -> Source:
 
 
 _READERS: dict[str, Callable[[Operation, Source], Source]] = {
-    "relax.astype": _widened,
-    "relax.dequantize": _dequantized,
-    "relax.permute_dims": _permuted,
-    "relax.reshape": _reshaped,
-    "relax.subtract": _shifted,
-}
+    "relax.astype": _widened, "relax.dequantize": _dequantized, "relax.permute_dims": _permuted,
+    "relax.reshape": _reshaped, "relax.subtract": _shifted,
+}  # fmt: skip
 #: Operators that are followed, for the prologues of patterns.
 READERS = tuple(_READERS)

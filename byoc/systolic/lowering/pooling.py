@@ -39,6 +39,8 @@ def pooling_layer(composite: Composite, hardware: Accelerator, dry: bool = False
         raise ProgramError(f"{name} pools {source.name}; a computed tensor of four axes is needed")
     if view.strides != dense_strides(view.shape):
         raise ProgramError(f"{name}: {source.name} is transposed; a dense NCHW tensor is needed")
+    if hardware.dtype == "bfloat16":
+        raise ProgramError(f"{name} pools {source.name}, which an array of bfloat16 would round, and no pooling does")
     if reduce == "sum" and source.kind == "plain" and hardware.dtype == "int8":
         raise ProgramError(f"{name} averages {source.name} as it is; a dequantized tensor is taken")
     zero, geometry = checked_zero_point(anchor, source, hardware), _geometry(anchor, view.shape)

@@ -114,10 +114,10 @@ def _check_floats(anchor: Operation, left: Source, right: Source, hardware: Acce
     for source in (left, right):
         if str(source.data.dtype) != "float32":
             raise ProgramError(f"{source.name} is multiplied as it is; float32 is taken")
-    if hardware.dtype != "float32":
+    if hardware.tensor_dtype != "float32":
         raise ProgramError(
             f"{anchor.result.name} multiplies float32, and the array {hardware.dtype}: quantize the model, "
-            "or set the option dtype='float32'"
+            "or set the option dtype='float32' or 'bfloat16'"
         )
     if anchor.result.dtype != "float32":
         raise ProgramError(f"{anchor.result.name} is {anchor.result.dtype}; float32 is taken")

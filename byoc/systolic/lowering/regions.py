@@ -19,7 +19,7 @@ from ..code.layer import GemmLayer
 from ..code.layer_check import check_layer
 from ..code.program import Tensor
 from ..code.tiling import check_fits
-from ..config import Accelerator, SystolicOptions
+from ..config import SystolicOptions
 from ..results.report import LayerRow, layer_rows
 from ..rtl import check_instructions, missing_operation
 from ..simulation.timing import Timing, simulate
@@ -79,7 +79,7 @@ def timing_of(region: Region, options: SystolicOptions) -> Timing:
         known = _known.get(region)
     if known is not None and known[0] == options:
         return known[1]
-    layers = [layer_of(composite, options.accelerator) for composite in region.composites]
+    layers = [layer_of(composite, options) for composite in region.composites]
     program = layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow)
     if options.run == "rtl":
         check_instructions(program.instructions)
@@ -89,23 +89,21 @@ def timing_of(region: Region, options: SystolicOptions) -> Timing:
     return timing
 
 
-def layer_of(composite: Composite, hardware: Accelerator) -> GemmLayer:
+def layer_of(composite: Composite, options: SystolicOptions) -> GemmLayer:
     """The layer of a composite, with what reports show of it.
 
     Raises:
         ProgramError: it does not fit the accelerator; names the layer.
     """
     try:
-        layer = _LAYER_OF[composite.anchor.op](composite, hardware)
+        layer = _LAYER_OF[composite.anchor.op](composite, options)
     except ProgramError as error:
         raise ProgramError(f"layer {composite.name}: {error.message}", fix=error.fix) from None
     facts = {
-        "node": composite.name,
-        "nodes": list(composite.nodes),
-        "op": composite.anchor.op.removeprefix("relax."),
+        "node": composite.name, "nodes": list(composite.nodes), "op": composite.anchor.op.removeprefix("relax."),
         "epilogue": [operation.op.removeprefix("relax.") for operation in composite.epilogue],
         "shape": list(composite.result.shape),
-    }
+    }  # fmt: skip
     return dataclasses.replace(layer, facts=facts)
 
 
@@ -129,15 +127,11 @@ def _seconds(timing: Timing) -> float:
 
 def _facts(timing: Timing) -> Mapping[str, Any]:
     return {
-        "accelerator": timing.program.accelerator.as_dict(),
-        "cycles": timing.cycles,
-        "seconds": _seconds(timing),
-        "utilization": timing.utilization,
-        "energy": dict(timing.totals.energy),
-        "dram_bytes": timing.totals.bytes_at("dram"),
-        "macs": timing.totals.macs,
+        "accelerator": timing.program.accelerator.as_dict(), "cycles": timing.cycles, "seconds": _seconds(timing),
+        "utilization": timing.utilization, "energy": dict(timing.totals.energy),
+        "dram_bytes": timing.totals.bytes_at("dram"), "macs": timing.totals.macs,
         "layers": [_row(row) for row in layer_rows(timing)],
-    }
+    }  # fmt: skip
 
 
 def _row(row: LayerRow) -> dict[str, Any]:

@@ -1,32 +1,15 @@
-"""A timing as a table, one row a layer, and as the COMPUTE_REPORT.csv that SCALE-Sim 3 writes."""
+"""A timing as a table, one row a layer."""
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ....core.errors import OptionError
 from ..code.isa import Gemm, Reduce, Vector
 from ..code.program import Layer, Program, program_from_bytes
-from ..config import Accelerator
 from ..simulation.cycles import mapping_efficiency
-from ..simulation.scale_sim import Memories, kept_rows, scale_sim_cycles
 from ..simulation.timing import Timing, simulate
-
-#: As SCALE-Sim 3.0.0 writes them; each line there ends with a comma.
-SCALE_SIM_COLUMNS = (
-    "LayerID",
-    "Total Cycles (incl. prefetch)",
-    "Total Cycles",
-    "Stall Cycles",
-    "Overall Util %",
-    "Mapping Efficiency %",
-    "Compute Util %",
-)
 
 
 @dataclass(frozen=True)
@@ -70,42 +53,6 @@ def layer_rows(timing: Timing) -> list[LayerRow]:
     return [_row(timing, layer) for layer in timing.program.layers]
 
 
-def scale_sim_csv(timing: Timing, memories: Memories | None = None, sparsity: tuple[int, int] = (1, 1)) -> str:
-    """The table in SCALE-Sim's columns. Layers of the vector unit alone have no line.
-
-    Args:
-        memories: None: the cycles of this timing. "Total Cycles" begin with the first GEMM, those "incl. prefetch" with
-            its first load; a stall is a cycle of them in which the array does not work. Else the cycles that SCALE-Sim
-            counts of the same GEMMs with these memories (:func:`..simulation.scale_sim.scale_sim_cycles`).
-        sparsity: (N, M) of the weights there.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator=",\n")
-    writer.writerow(SCALE_SIM_COLUMNS)
-    pes = timing.program.accelerator.macs_per_cycle
-    for number, row in enumerate(row for row in layer_rows(timing) if row.array_cycles):
-        if memories is None:
-            prefetched, total = row.cycles, row.begin + row.cycles - row.compute_begin
-            stalls, mapped = total - row.array_cycles, row.mapping_efficiency
-        else:
-            prefetched, total, stalls, mapped = _scale_sim(row, timing.program.accelerator, memories, sparsity)
-        shares = (row.macs / (total * pes), mapped, row.macs / ((total - stalls) * pes))
-        writer.writerow([number, prefetched, total, stalls, *(f"{100 * share:.4f}" for share in shares)])
-    return text.getvalue()
-
-
-def _scale_sim(
-    row: LayerRow, hardware: Accelerator, memories: Memories, sparsity: tuple[int, int]
-) -> tuple[int, int, int, float]:
-    """What SCALE-Sim counts of a layer's GEMMs, one after the other: cycles with prefetch, cycles, stalls; and the
-    share of PEs that its folds use."""
-    batch, m, k, n = (row.facts[size] for size in ("batch", "m", "k", "n"))
-    flow, array = row.facts["dataflow"], (hardware.rows, hardware.cols)
-    counted = scale_sim_cycles(flow, np.arange(m * k).reshape(m, k), n, *array, memories, sparsity)
-    mapped = mapping_efficiency(flow, m, len(kept_rows(k, sparsity)), n, *array)
-    return batch * counted.with_prefetch, batch * counted.total, batch * counted.stalls, mapped
-
-
 def _row(timing: Timing, layer: Layer) -> LayerRow:
     hardware = timing.program.accelerator
     begin, end = timing.layer_cycles(layer)
@@ -119,20 +66,14 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
     dram = totals.bytes_at("dram")
     peak_compute, peak_transfer = totals.macs / hardware.macs_per_cycle, dram / hardware.dma_bytes_per_cycle
     return LayerRow(
-        name=layer.name,
-        facts=dict(layer.facts),
-        begin=begin,
-        cycles=end - begin,
-        compute_begin=min(works, default=begin),
-        array_cycles=cycles_of[Gemm],
-        vector_cycles=cycles_of[Reduce] + cycles_of[Vector],
-        macs=totals.macs,
-        dram_bytes=dram,
+        name=layer.name, facts=dict(layer.facts), begin=begin, cycles=end - begin,
+        compute_begin=min(works, default=begin), array_cycles=cycles_of[Gemm],
+        vector_cycles=cycles_of[Reduce] + cycles_of[Vector], macs=totals.macs, dram_bytes=dram,
         energy=dict(totals.energy),
         utilization=totals.macs / ((end - begin) * hardware.macs_per_cycle) if end > begin else 0.0,
         mapping_efficiency=_mapping_efficiency(timing, layer),
         bound="compute" if peak_compute >= peak_transfer else "memory",
-    )
+    )  # fmt: skip
 
 
 def _mapping_efficiency(timing: Timing, layer: Layer) -> float:

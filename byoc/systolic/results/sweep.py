@@ -15,7 +15,7 @@ from typing import Any
 from ...region import Composite, Region
 from ..code.codegen import lower
 from ..code.layer import GemmLayer, Matrix
-from ..config import Accelerator, SystolicOptions
+from ..config import SystolicOptions
 from ..lowering.regions import layer_of, tensors_of
 from ..simulation.timing import simulate
 from .report import LayerRow, layer_rows
@@ -89,12 +89,11 @@ def sweep(
 
 def _row(composite: Composite, options: SystolicOptions, known: dict[Hashable, LayerRow]) -> LayerRow:
     """The row of a composite; timed, unless an equal one is known."""
-    hardware: Accelerator = options.accelerator
-    layer = layer_of(composite, hardware)
+    layer = layer_of(composite, options)
     key = _key(layer, composite)
     if key not in known:
         tensors = tensors_of(Region.of(composite.name, composite))
-        (known[key],) = layer_rows(simulate(lower([layer], tensors, hardware, options.dataflow)))
+        (known[key],) = layer_rows(simulate(lower([layer], tensors, options.accelerator, options.dataflow)))
     row = known[key]
     return dataclasses.replace(row, name=composite.name, facts={**row.facts, **layer.facts})
 

@@ -11,8 +11,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from ..code.check import ITEMSIZE, loaded_itemsize
 from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
-from ..code.program import ITEMSIZE, Program
+from ..code.program import Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
 
@@ -62,14 +63,18 @@ class CostModel:
             return reduce_cost, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
         if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
             memory = "accumulator" if isinstance(instruction, Store) else "scratchpad"
-            nbytes = instruction.rows * instruction.cols * self._itemsize(instruction)
-            return _transfer_cost, memory, getattr(instruction, "operand", "output"), nbytes
+            elements = instruction.rows * instruction.cols
+            nbytes = (elements * size for size in self._itemsizes(instruction))
+            return _transfer_cost, memory, getattr(instruction, "operand", "output"), *nbytes
         return (_no_cost,)
 
-    def _itemsize(self, instruction: Load | LoadWindows | LoadConstant | Store) -> int:
+    def _itemsizes(self, instruction: Load | LoadWindows | LoadConstant | Store) -> tuple[int, int]:
+        """Bytes of an element in DRAM, and on the chip."""
         if isinstance(instruction, LoadConstant):
-            return self._program.constants[instruction.constant].itemsize
-        return ITEMSIZE[self._program.tensors[instruction.tensor].dtype]
+            return (self._program.constants[instruction.constant].itemsize,) * 2
+        dtype = self._program.tensors[instruction.tensor].dtype
+        operand = "epilogue" if isinstance(instruction, Store) else instruction.operand
+        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, operand)
 
 
 def _no_cost(hardware: Accelerator) -> Cost:
@@ -126,10 +131,10 @@ def transfer_cycles(hardware: Accelerator, nbytes: int) -> int:
     return -(-nbytes // hardware.dma_bytes_per_cycle)
 
 
-def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int) -> Cost:
+def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int, on_chip: int) -> Cost:
     transfer = transfer_cycles(hardware, nbytes)
     return Cost(
         cycles=hardware.dma_latency + transfer,
         transfer=transfer,
-        traffic=(("dram", operand, nbytes), (memory, operand, nbytes)),
+        traffic=(("dram", operand, nbytes), (memory, operand, on_chip)),
     )

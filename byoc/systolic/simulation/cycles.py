@@ -55,11 +55,8 @@ def _overlapped(dataflow: str, folds: int, steps: int, rows: int, cols: int) -> 
 
 
 _MODELS: dict[str, Callable[[str, int, int, int, int], int]] = {
-    "scalesim": _scalesim,
-    "paper": _paper,
-    "physical": _physical,
-    "overlapped": _overlapped,
-}
+    "scalesim": _scalesim, "paper": _paper, "physical": _physical, "overlapped": _overlapped,
+}  # fmt: skip
 
 
 def spatial_and_temporal(dataflow: str, m: int, k: int, n: int) -> tuple[int, int, int]:

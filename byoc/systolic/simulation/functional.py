@@ -1,7 +1,9 @@
 """The functional view: what a program computes, exactly and fast, numpy over whole tiles.
 
 int8 products are summed exactly: in float32 while no sum can pass 2^24, else in float64. int32 accumulators wrap
-around at 2^31, as registers do. With `backend="stepper"` every GEMM runs register by register instead, to prove that.
+around at 2^31, as registers do. float32 is summed in the order of BLAS, bfloat16 in that of the array: in float32, from
+0 along k, in ws and is a fold of `rows` after the other, and each fold (in os all of k) is added to the accumulator.
+With `backend="stepper"` every GEMM runs register by register instead, to prove that.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import InputError, OptionError
+from ..bfloat16 import from_bits, to_bits
+from ..code.check import loaded_itemsize
 from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program, Tensor
+from ..config import Dataflow
 from .stepper import step_gemm
 from .vector import apply, reduced
 
@@ -93,9 +98,23 @@ class _State:
         self.constants = [values.reshape(-1) for values in program.constants]
         self.images: dict[int, dict[tuple[int, ...], np.ndarray]] = {}
 
-    def operand(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def tile(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """A tile of the scratchpad, as a view."""
         return np.ndarray(shape, dtype, buffer=self.scratchpad, offset=address)
+
+    def operand(self, address: int, shape: tuple[int, ...]) -> np.ndarray:
+        """An operand of the array, in its dtype; bfloat16 in float32."""
+        dtype = self.program.accelerator.dtype
+        return (
+            from_bits(self.tile(address, shape, np.uint16)) if dtype == "bfloat16" else self.tile(address, shape, dtype)
+        )
+
+    def loaded(self, values: np.ndarray, operand: str) -> np.ndarray:
+        """What a load puts into the scratchpad of values of a tensor."""
+        if values.dtype == np.uint8:
+            return (values ^ np.uint8(0x80)).view(np.int8)
+        size = loaded_itemsize(self.program.accelerator, str(values.dtype), operand)
+        return values if size == values.itemsize else to_bits(values)
 
     def sums(self, address: int, rows: int, cols: int) -> np.ndarray:
         """A tile of the accumulator, int32, as a view."""
@@ -129,11 +148,8 @@ def _check_array(tensor: Tensor, array: np.ndarray) -> None:
 
 
 def _load(state: _State, load: Load) -> None:
-    source = _strided(state.tensors[load.tensor], load)
-    if source.dtype == np.uint8:
-        np.bitwise_xor(source, np.uint8(0x80), out=state.operand(load.dst, source.shape, np.uint8))
-    else:
-        state.operand(load.dst, source.shape, source.dtype)[...] = source
+    values = state.loaded(_strided(state.tensors[load.tensor], load), load.operand)
+    state.tile(load.dst, values.shape, values.dtype)[...] = values
 
 
 def _load_windows(state: _State, load: LoadWindows) -> None:
@@ -146,7 +162,7 @@ def _load_windows(state: _State, load: LoadWindows) -> None:
     plane = image.size // load.channels
     base = y * (load.stride_height * padded_width) + x * load.stride_width
     steps = channel * plane + tap_y * (load.dilation_height * padded_width) + tap_x * load.dilation_width
-    tile = state.operand(load.dst, (load.rows, load.cols), image.dtype)
+    tile = state.tile(load.dst, (load.rows, load.cols), image.dtype)
     np.take(image, base[:, None] + steps, out=tile, mode="clip")  # no index is out: clip only saves a buffer
 
 
@@ -159,10 +175,10 @@ def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
     if key not in images:
         count = load.channels * load.height * load.width
         source = state.tensors[load.tensor][load.offset : load.offset + count]
-        if source.dtype == np.uint8:
-            source = (source ^ np.uint8(0x80)).view(np.int8)
-        lowest = source.dtype == np.float32 and load.pad_value
-        image = np.full((load.channels, height, width), -np.inf if lowest else load.pad_value, source.dtype)
+        pad = np.float32(-np.inf if load.pad_value else 0) if source.dtype == np.float32 else load.pad_value
+        fill = state.loaded(np.full(1, pad, np.float32), load.operand) if source.dtype == np.float32 else pad
+        source = state.loaded(source, load.operand)
+        image = np.full((load.channels, height, width), fill, source.dtype)
         inner = image[:, load.pad_top : load.pad_top + load.height, load.pad_left : load.pad_left + load.width]
         inner[...] = source.reshape(load.channels, load.height, load.width)
         images[key] = image.reshape(-1)
@@ -172,24 +188,38 @@ def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
 def _load_constant(state: _State, load: LoadConstant) -> None:
     count = load.rows * load.cols
     values = state.constants[load.constant][load.offset : load.offset + count]
-    state.operand(load.dst, (count,), values.dtype)[...] = values
+    state.tile(load.dst, (count,), values.dtype)[...] = values
 
 
 def _gemm(state: _State, gemm: Gemm) -> None:
     hardware = state.program.accelerator
-    a = state.operand(gemm.a, (gemm.m, gemm.k), hardware.dtype)
-    b = state.operand(gemm.b, (gemm.k, gemm.n), hardware.dtype)
+    a, b = state.operand(gemm.a, (gemm.m, gemm.k)), state.operand(gemm.b, (gemm.k, gemm.n))
     c = state.sums(gemm.c, gemm.m, gemm.n).view(hardware.accumulator_dtype)
     if state.backend == "stepper":
         acc = c.copy() if gemm.accumulate else None
         overlapped = hardware.compute_model == "overlapped"
         c[...] = step_gemm(a, b, gemm.dataflow, hardware.rows, hardware.cols, acc=acc, overlapped=overlapped)[0]
         return
+    if hardware.dtype == "bfloat16":
+        _add_in_order(c, a, b, gemm.k if gemm.dataflow == Dataflow.OS else hardware.rows, bool(gemm.accumulate))
+        return
     product = _product(a, b) if hardware.dtype == "float32" else _exact_product(a, b)
     if gemm.accumulate:
         c += product
     else:
         c[...] = product
+
+
+def _add_in_order(c: np.ndarray, a: np.ndarray, b: np.ndarray, fold: int, accumulate: bool) -> None:
+    """c = a b, or c += a b: sums of `fold` products, each from 0 in the order of k, added to c one after the other."""
+    if not accumulate:
+        c.fill(0)
+    product = np.empty_like(c)
+    for begin in range(0, len(b), fold):
+        total = np.zeros_like(c)
+        for at in range(begin, min(begin + fold, len(b))):
+            total += np.multiply(a[:, at, None], b[at], out=product)
+        c += total
 
 
 def _exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -217,9 +247,8 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _reduce(state: _State, reduce: Reduce) -> None:
-    dtype, shape = state.program.accelerator.dtype, (reduce.rows, reduce.cols, reduce.taps)
-    a = state.operand(reduce.a, shape, dtype)
-    b = state.operand(reduce.b, (reduce.taps, reduce.cols), dtype) if reduce.op == "dot" else None
+    a = state.operand(reduce.a, (reduce.rows, reduce.cols, reduce.taps))
+    b = state.operand(reduce.b, (reduce.taps, reduce.cols)) if reduce.op == "dot" else None
     c = state.sums(reduce.c, reduce.rows, reduce.cols).view(state.program.accelerator.accumulator_dtype)
     values = reduced(reduce.op, a, b, c.dtype)
     if reduce.accumulate:
@@ -231,7 +260,7 @@ def _vector(state: _State, vector: Vector) -> None:
     operand = None
     if vector.source != "none":
         shape = (vector.cols,) if vector.source == "row" else (vector.rows, vector.cols)
-        operand = state.operand(vector.address, shape, vector.dtype)
+        operand = state.tile(vector.address, shape, vector.dtype)
     apply(vector, state.sums(vector.c, vector.rows, vector.cols), operand)
 
 
@@ -257,14 +286,9 @@ def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
 
 
 _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
-    Load: _load,
-    LoadWindows: _load_windows,
-    LoadConstant: _load_constant,
-    Gemm: _gemm,
-    Reduce: _reduce,
-    Vector: _vector,
-    Store: _store,
-}
+    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, Reduce: _reduce,
+    Vector: _vector, Store: _store,
+}  # fmt: skip
 
 
 class TileMover:

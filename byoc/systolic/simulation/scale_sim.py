@@ -22,11 +22,14 @@ import numpy as np
 
 from ....core.errors import OptionError
 from ..config import Dataflow
+from .cycles import gemm_cycles
 
 #: Parts of a read buffer; half of them are read while the other half comes in.
 SETS = 100
 #: Requests that are looked up at once.
 _CHUNK = 4096
+#: Of A, and of the streams of an edge of the array: more would take gigabytes.
+MOST_ELEMENTS = 1 << 27
 #: Words a cycle of a read buffer whose bandwidth is not said.
 CALCULATED_WORDS = 10
 
@@ -103,7 +106,8 @@ def scale_sim_cycles(
         sparsity: (N, M): weights are compressed to N of each M rows of B, and A's columns to those.
 
     Raises:
-        OptionError: an unknown dataflow, sparsity that is none, addresses that are none, or a size below 1.
+        OptionError: an unknown dataflow, sparsity that is none, addresses that are none, a size below 1, or streams of
+            more than MOST_ELEMENTS.
     """
     Dataflow.of(dataflow)
     if a.ndim != 2 or a.dtype.kind not in "iu":
@@ -113,6 +117,9 @@ def scale_sim_cycles(
     a = a[:, kept_rows(a.shape[1], sparsity)].astype(np.int32)
     if min(*a.shape, n, rows, cols) < 1:
         raise OptionError(f"A{list(a.shape)}, n={n} on {rows} x {cols} PEs: each is a whole number of 1 or more")
+    if (words := gemm_cycles(dataflow, len(a), a.shape[1], n, rows, cols) * max(rows, cols)) > MOST_ELEMENTS:
+        wrong = f"A{list(a.shape)}, n={n} on {rows} x {cols} PEs: an edge asks for {words} words; {MOST_ELEMENTS} go"
+        raise OptionError(wrong, fix="count a part of the layer")
     b = np.arange(a.shape[1] * n, dtype=np.int32).reshape(a.shape[1], n)
     c = np.zeros((a.shape[0], n), np.int32)
     if dataflow == Dataflow.OS:

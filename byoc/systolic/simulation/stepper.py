@@ -17,18 +17,13 @@ from .stationary_array import StationaryRun
 
 
 def step_gemm(
-    a: np.ndarray,
-    b: np.ndarray,
-    dataflow: str,
-    rows: int,
-    cols: int,
-    acc: np.ndarray | None = None,
+    a: np.ndarray, b: np.ndarray, dataflow: str, rows: int, cols: int, acc: np.ndarray | None = None,
     overlapped: bool = False,
-) -> tuple[np.ndarray, int]:
+) -> tuple[np.ndarray, int]:  # fmt: skip
     """acc[m, n] + a[m, k] b[k, n], and the clocks until it is in the accumulator memory.
 
     Args:
-        a, b: both int8 (the result is int32, and wraps) or both float32.
+        a, b: both int8 (the result is int32, and wraps), both bfloat16 of ml_dtypes, or both float32.
         dataflow: "ws", "os" or "is"; see :mod:`.stationary_array` and :mod:`.output_array` for the registers.
         rows, cols: processing elements.
         acc: what the products are added to, in the dtype of the result; None for zeros. It is not changed.
@@ -66,7 +61,7 @@ def _checked_accumulator(a: np.ndarray, b: np.ndarray, acc: np.ndarray | None) -
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
         raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
     if a.dtype != b.dtype or str(a.dtype) not in ACCUMULATOR_DTYPES:
-        raise InputError(f"a is {a.dtype}, b is {b.dtype}: both int8 or both float32 are needed")
+        raise InputError(f"a is {a.dtype}, b is {b.dtype}: both int8, bfloat16 or float32 are needed")
     dtype, shape = np.dtype(ACCUMULATOR_DTYPES[str(a.dtype)]), (a.shape[0], b.shape[1])
     if acc is None:
         return np.zeros(shape, dtype)

@@ -108,12 +108,6 @@ def _dequantized(values: np.ndarray, zero_point: int, scale: float | np.ndarray)
 
 
 _OPERATIONS: dict[str, Callable[[Vector, np.ndarray, np.ndarray | None], None]] = {
-    "add": _add,
-    "multiply": _multiply,
-    "relu": _relu,
-    "gelu": _gelu,
-    "gelu_tanh": _gelu_tanh,
-    "dequantize": _dequantize,
-    "quantize": _quantize,
-    "clip": _clip,
-}
+    "add": _add, "multiply": _multiply, "relu": _relu, "gelu": _gelu, "gelu_tanh": _gelu_tanh,
+    "dequantize": _dequantize, "quantize": _quantize, "clip": _clip,
+}  # fmt: skip

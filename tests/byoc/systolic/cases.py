@@ -93,12 +93,12 @@ def dense(
     """y = epilogue(x w) of one layer; w is an input where no weights are given."""
     m, k, n = sizes
     tensors = [
-        Tensor("x", "input", (m, k), accelerator.dtype),
+        Tensor("x", "input", (m, k), accelerator.tensor_dtype),
         Tensor("y", "output", (m, n), out_dtype or accelerator.accumulator_dtype),
         *more,
     ]
     if weights is None:
-        tensors.append(Tensor("w", "input", (k, n), accelerator.dtype))
+        tensors.append(Tensor("w", "input", (k, n), accelerator.tensor_dtype))
     right: Any = "w" if weights is None else weights
     return lower([matmul("fc", "x", right, "y", sizes, steps=tuple(steps))], tensors, accelerator, dataflow)
 

@@ -15,6 +15,8 @@ def test_dtypes_and_sizes() -> None:
     int8, f32 = Accelerator(), Accelerator(dtype="float32")
     assert (int8.itemsize, int8.accumulator_dtype, int8.accumulator_itemsize) == (1, "int32", 4)
     assert (f32.itemsize, f32.accumulator_dtype, f32.accumulator_itemsize) == (4, "float32", 4)
+    bf16 = Accelerator(dtype="bfloat16")
+    assert (bf16.itemsize, bf16.accumulator_dtype, bf16.tensor_itemsize) == (2, "float32", 4)
     assert int8.macs_per_cycle == 256
     assert Accelerator(frequency_hz=2e9).seconds(10**9) == 0.5
 
@@ -27,9 +29,10 @@ def test_settings_go_through_json() -> None:
 
 
 def test_energy_of_a_multiply_add() -> None:
-    """Multiplier plus adder of Horowitz's table: 0.2 + 0.1 pJ and 3.7 + 0.9 pJ."""
+    """Multiplier plus adder of Horowitz's table: 0.2 + 0.1 pJ, 3.7 + 0.9 pJ; 1.1 + 0.9 pJ of bfloat16."""
     assert EnergyTable().mac("int8") == pytest.approx(0.2 + 0.1)
     assert EnergyTable().mac("float32") == pytest.approx(3.7 + 0.9)
+    assert EnergyTable().mac("bfloat16") == pytest.approx(1.1 + 0.9)
     assert EnergyTable(mac_int8=1.5).mac("int8") == 1.5
 
 
@@ -40,7 +43,7 @@ def test_energy_of_a_multiply_add() -> None:
         ({"cols": 2.0}, "cols=2.0"),
         ({"vector_lanes": True}, "vector_lanes=True"),
         ({"accumulator_bytes": 3}, "accumulator_bytes=3"),
-        ({"dtype": "float16"}, "choose 'int8' or 'float32'"),
+        ({"dtype": "float16"}, "choose 'int8' or 'bfloat16' or 'float32'"),
         ({"compute_model": "scalesim"}, "choose 'overlapped' or 'physical'"),
         ({"frequency_hz": 0}, "frequency_hz=0"),
         ({"energy": {"dram_byte": -1.0}}, "energy.dram_byte=-1.0"),

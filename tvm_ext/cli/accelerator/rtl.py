@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, astuple
-from typing import Any
 
 from ...core.errors import OptionError
-from ...core.settings.flags import setting
 from ...runtime.files import write_text
-from ..shared.common import print_result, table_text
+from ..shared.common import print_result, setting_argument, table_text
 
 EXAMPLE = """\
   tvm-ext rtl --rows 4 --cols 4 --dataflow ws -o array.v
@@ -38,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the Verilog, or print the cells."""
     from ...byoc.systolic import Accelerator, cells, verilog
 
-    hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **dict(map(_setting, args.setting))})
+    more = dict(setting_argument("--setting", text) for text in args.setting)
+    hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **more})
     if args.cells:
         if args.output or args.part != "array":
             raise OptionError(
@@ -54,10 +53,3 @@ def run(args: argparse.Namespace) -> int:
         return print_result(args, {**values, "verilog": text}, text)
     write_text(args.output, text)
     return print_result(args, values, f"wrote {args.output}: {values['lines']} lines")
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    try:
-        return setting(text)
-    except ValueError:
-        raise OptionError(f"--setting {text!r}: KEY=VALUE is needed", fix="as in --setting vector_lanes=4") from None

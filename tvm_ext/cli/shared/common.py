@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...core.progress import Progress
+from ...core.settings.flags import setting
 from ...runtime.table import Column, Table
 from .options import compile_options
 
@@ -37,6 +38,18 @@ def size_argument(text: str) -> dict[str, int]:
             raise argparse.ArgumentTypeError(f"{text!r}: NAME=N of each symbolic dimension is needed, as N=3,S=37")
         sizes[name] = int(size)
     return sizes
+
+
+def setting_argument(option: str, text: str) -> tuple[str, Any]:
+    """KEY=VALUE behind an option.
+
+    Raises:
+        OptionError: it has another form.
+    """
+    try:
+        return setting(text)
+    except ValueError:
+        raise OptionError(f"{option} {text!r}: KEY=VALUE is needed", fix=f"as in {option} words_per_cycle=8") from None
 
 
 def add_input_arguments(

@@ -1,7 +1,7 @@
 """Lower precision: products of narrow floats, summed in float32, and tensors of narrow floats between kernels."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tvm import relax
@@ -46,7 +46,7 @@ class LowerPrecision(Pass):
         products = products_of(mod["main"], ctx) if lowers else ()
         result = _Rounding(Rewriter(mod, ctx), products, roundings_of(mod, ctx, products)).run()
         if lowers:
-            ctx.precision = _plan(products, mod, ctx)
+            ctx.precision = precision_plan(products, mod, ctx)
         return result
 
 
@@ -151,10 +151,21 @@ def _check_names(mod: IRModule, ctx: CompileContext) -> None:
             raise OptionError(f"keep_float32: the model has no node {name!r}", fix=hint)
 
 
-def _plan(products: Sequence[Product], mod: IRModule, ctx: CompileContext) -> PrecisionPlan:
+def precision_plan(
+    products: Sequence[Product], mod: IRModule, ctx: CompileContext, taken: Collection[str] | None = None
+) -> PrecisionPlan:
+    """The plan so far, of layers that a back end rounds, and these products.
+
+    Args:
+        products: all of `mod`, which `depth` counts.
+        taken: ONNX nodes of those that become layers of it; None: all.
+    """
     outputs = {var for var, readers in uses_of(mod["main"]).items() if None in readers}
-    layers = tuple(_layer(product, product.var in outputs, ctx) for product in products)
-    return PrecisionPlan(ctx.options.precision, layers, _depth(mod, products), ctx.options.max_error, ctx.together)
+    layers = [_layer(p, p.var in outputs, ctx) for p in products if taken is None or not {*taken}.isdisjoint(p.nodes)]
+    before, depth = ctx.precision, _depth(mod, products)
+    if before is not None:
+        layers, depth = [*before.layers, *layers], max(before.depth, depth)
+    return PrecisionPlan(ctx.options.precision, tuple(layers), depth, ctx.options.max_error, ctx.together)
 
 
 def _layer(product: Product, is_output: bool, ctx: CompileContext) -> Layer:

@@ -26,8 +26,10 @@ from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 
 from ..conditions import unique_names
+from ..steps.products import products_of
 from .choose_recipes import allowed_matches, least_cost
 from .group_operations import GroupOperations, grouped_function
+from .lower_precision import precision_plan
 from .prepare_storage import PrepareStorage
 
 #: Of kernels that no recipe makes: operations a second. Stock TVM takes 2.8 s for ResNet-18's 3.6 G.
@@ -51,8 +53,17 @@ class Offload(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         view = RelaxView(mod, ctx.provenance)
         host = _Host(view, ctx)
-        types, kept = ctx.ownership.types, ctx.switches.nodes
-        partition = Partitioner(view, self._offloading, types, host.seconds, kept).partition()
+        kept = dict.fromkeys(ctx.switches.nodes, "is switched off")
+        rounds = self._offloading.backend.precision(self._offloading.options) != "float32"
+        products = products_of(mod["main"], ctx) if rounds else ()
+        kept |= {
+            node: f"keeps float32: {product.kept}" for product in products if product.kept for node in product.nodes
+        }
+        partition = Partitioner(view, self._offloading, ctx.ownership.types, host.seconds, kept).partition()
+        if rounds:
+            composites = (composite for planned in partition.planned for composite in planned.region.composites)
+            taken = {node for composite in composites for node in composite.anchor.nodes}
+            ctx.precision = precision_plan(products, mod, ctx, taken)
         before = ctx.offload or OffloadPlan("")
         ctx.offload = OffloadPlan(self._offloading.backend.name, list(before.regions))
         emitter = _Emitter(_reordered(mod, partition), ctx, partition, self._offloading)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tvm_ext.byoc.systolic.code.codegen import lower
-from tvm_ext.byoc.systolic.code.layer import Step, matmul
+from tvm_ext.byoc.systolic.code.layer import Matrix, Step, matmul
 from tvm_ext.byoc.systolic.code.program import Tensor
 from tvm_ext.byoc.systolic.code.tiling import (
     ORDERS,
@@ -144,6 +144,27 @@ def test_the_estimate_is_near_the_timing_view(sizes: tuple[int, int, int], dma: 
     tensors = [Tensor("x", "input", (m, k), "int8"), Tensor("y", "output", (m, n), "int8")]
     program = lower([layer], tensors, Accelerator(dma_bytes_per_cycle=dma))
     assert program.layers[0].facts["estimated_cycles"] == pytest.approx(simulate(program).cycles, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32"])
+@pytest.mark.parametrize("latency", [0, 100, 400])
+def test_the_estimate_of_one_tile_is_the_timing_view(dtype: str, latency: int) -> None:
+    """However small, constant or computed, with a row and a residual: each load is counted once."""
+    hardware = Accelerator(dtype=dtype, dma_latency=latency)
+    for m, k, n in ((1, 1, 1), (3, 34, 79), (41, 67, 1), (51, 90, 42)):
+        b = np.zeros((k, n), hardware.tensor_dtype)
+        residual = Step("add", tile=Matrix("r", n))
+        rows = (Step("dequantize"),) if dtype == "int8" else (Step("add", row=np.ones(n, "float32")),)
+        for steps, right in ((), b), ((), "w"), ((*rows, residual, Step("relu")), b):
+            tensors = [Tensor("x", "input", (m, k), hardware.tensor_dtype), Tensor("r", "input", (m, n), "float32")]
+            tensors.append(Tensor("w", "input", (k, n), hardware.tensor_dtype))
+            tensors.append(Tensor("y", "output", (m, n), "float32" if steps else hardware.accumulator_dtype))
+            program = lower([matmul("fc", "x", right, "y", (m, k, n), steps=steps)], tensors, hardware)
+            (facts,) = (layer.facts for layer in program.layers)
+            if facts["tile"] == [m, k, n]:
+                assert facts["estimated_cycles"] == simulate(program).cycles
+            else:
+                assert facts["estimated_cycles"] == pytest.approx(simulate(program).cycles, rel=0.15)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -70,16 +70,19 @@ def test_computed_tensors_that_broadcast(shape: tuple[int, ...]) -> None:
     close(run(region(composite(conv, wide)), {"x": x, "r": addend})[0], expected(x, w) + addend)
 
 
-@pytest.mark.parametrize(("lanes", "unit"), [(16, "vector"), (1, "ws")])
-def test_a_depthwise_convolution_runs_where_it_takes_fewer_cycles(lanes: int, unit: str) -> None:
-    """A column of the array a group, or all channels by a vector unit of enough lanes."""
+@pytest.mark.parametrize(
+    ("lanes", "cols", "flow", "unit"),
+    [(16, 4, "ws", "vector"), (1, 4, "ws", "ws"), (1, 1, "ws", "ws"), (1, 1, "is", "vector")],
+)
+def test_a_depthwise_convolution_runs_where_it_takes_fewer_cycles(lanes: int, cols: int, flow: str, unit: str) -> None:
+    """A column of the array a group, in the dataflow asked for, or all channels by a vector unit of enough lanes."""
     rng = np.random.default_rng(4)
     x, w, bias = random_float(rng, (2, 8, 9, 9)), random_float(rng, (8, 1, 3, 3)), random_float(rng, (8, 1, 1))
     conv = conv2d(value("x", 2, 8, 9, 9), w, groups=8, padding=(1, 1, 1, 1), strides=(2, 1))
     made = region(composite(conv, add := op("add", conv, bias), op("clip", add, np.array(0.0), np.array(0.5))))
-    (y,) = run(made, {"x": x}, vector_lanes=lanes, dataflow="ws")
+    (y,) = run(made, {"x": x}, vector_lanes=lanes, cols=cols, dataflow=flow)
     close(y, np.clip(expected(x, w, padding=(1, 1, 1, 1), strides=(2, 1)) + bias, 0, 0.5))
-    options = SystolicOptions(**SMALL, vector_lanes=lanes, dataflow="ws")
+    options = SystolicOptions(**{**SMALL, "cols": cols}, vector_lanes=lanes, dataflow=flow)
     (row,) = layer_rows(timing_of(made, options))
     assert row.facts["dataflow"] == unit
     assert (row.macs > 0) == (unit == "ws") and row.vector_cycles > 0

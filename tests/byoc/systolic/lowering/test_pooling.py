@@ -12,8 +12,9 @@ from tests import onnx_graphs as graphs
 from tvm_ext.byoc.region import Operand, Operation
 from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import timing_of
-from tvm_ext.byoc.systolic.results.report import layer_rows, scale_sim_csv
+from tvm_ext.byoc.systolic.results.report import layer_rows
 from tvm_ext.byoc.systolic.results.roofline import roofline_points
+from tvm_ext.byoc.systolic.results.scale_sim_report import scale_sim_csv
 from tvm_ext.byoc.systolic.simulation import functional
 from tvm_ext.verification.reference import onnxruntime_session
 
