@@ -11,6 +11,7 @@ import selectors
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ from .outcome import Outcome
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
+#: Seconds of the clock for each second of CPU time that a task may take: on a busy machine it waits.
+_WAITS = 10.0
 Task = TypeVar("Task")
 
 
@@ -30,7 +33,7 @@ class Service:
 
     Attributes:
         answer: a function of a module, which takes a task and gives its outcome.
-        seconds: that a task may take.
+        seconds: of CPU time that a task may take, and ten times as many of the clock.
         memory: bytes of address space of a worker, of which TVM, LLVM and their threads take a gibibyte and a half.
     """
 
@@ -77,17 +80,26 @@ class Worker:
 
     def _answer(self, seconds: float) -> Any:
         assert self._process.stdout is not None
+        used, ends = _cpu_seconds(self._process.pid), time.monotonic() + _WAITS * seconds
         with selectors.DefaultSelector() as ready:
             ready.register(self._process.stdout, selectors.EVENT_READ)
-            if not ready.select(seconds):
-                self.close()
-                raise Lost("hang", f"no answer in {seconds:.0f} s")
+            while not ready.select(seconds / 4):
+                if _cpu_seconds(self._process.pid) - used > seconds or time.monotonic() > ends:
+                    self.close()
+                    raise Lost("hang", f"no answer in {seconds:g} s")
         try:
             return pickle.load(self._process.stdout)
         except EOFError:
             code = self._process.wait()
             self.close()
             raise Lost("crash", signal_name(-code) if code < 0 else f"exit code {code}") from None
+
+
+def _cpu_seconds(process: int) -> float:
+    """CPU time of a process and its threads, of user and kernel; other work on the machine does not count."""
+    with open(f"/proc/{process}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Judge:
