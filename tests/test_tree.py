@@ -19,9 +19,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 8800, "byoc.testing": 1100, "cli": 2350, "core": 5900, "driver": 5300,
-    "frontend": 13200, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12075, "precision": 550,
+    "frontend": 13350, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12075, "precision": 550,
     "quantization": 1400, "rates": 1025, "runtime": 5900, "schedules": 11750, "tuning": 7350, "verification": 2875,
-    "benchmarks": 8175, "tests": 68225,
+    "benchmarks": 8175, "tests": 68375,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02

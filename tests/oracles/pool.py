@@ -11,7 +11,6 @@ import selectors
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from .outcome import Outcome
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
 #: Seconds of the clock for each second of CPU time that a task may take: on a busy machine it waits.
-_WAITS = 10.0
+_WAITS = 20
 Task = TypeVar("Task")
 
 
@@ -33,7 +32,7 @@ class Service:
 
     Attributes:
         answer: a function of a module, which takes a task and gives its outcome.
-        seconds: of CPU time that a task may take, and ten times as many of the clock.
+        seconds: of CPU time that a task may take, and twenty times as many of the clock.
         memory: bytes of address space of a worker, of which TVM, LLVM and their threads take a gibibyte and a half.
     """
 
@@ -80,11 +79,12 @@ class Worker:
 
     def _answer(self, seconds: float) -> Any:
         assert self._process.stdout is not None
-        used, ends = _cpu_seconds(self._process.pid), time.monotonic() + _WAITS * seconds
+        used, waits = _cpu_seconds(self._process.pid), 0
         with selectors.DefaultSelector() as ready:
             ready.register(self._process.stdout, selectors.EVENT_READ)
-            while not ready.select(seconds / 4):
-                if _cpu_seconds(self._process.pid) - used > seconds or time.monotonic() > ends:
+            while not ready.select(seconds / 4):  # time that both processes are stopped for is one wait
+                waits += 1
+                if _cpu_seconds(self._process.pid) - used > seconds or waits > 4 * _WAITS:
                     self.close()
                     raise Lost("hang", f"no answer in {seconds:g} s")
         try:
