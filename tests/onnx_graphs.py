@@ -1,7 +1,5 @@
 """Small ONNX models, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

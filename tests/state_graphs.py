@@ -1,7 +1,5 @@
 """Small ONNX models with states: recurrent layers, caches of a fixed size, and such as grow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

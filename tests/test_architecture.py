@@ -4,8 +4,6 @@ Rooms import downwards only; ARCHITECTURE.md draws them. A rule is a generator o
 all rules over a tree, and the tests at the end show each rule catching what it is there for.
 """
 
-from __future__ import annotations
-
 import ast
 import configparser
 import functools

@@ -10,8 +10,6 @@ The blocks of a document share one empty folder. Python blocks run in one proces
 it; line numbers in a traceback are those of the document. What a block installs by pip goes into that folder.
 """
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """Models whose tensors are float16 or bfloat16: on the recipes, stored as they are, computed in float32."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

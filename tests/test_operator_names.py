@@ -1,7 +1,5 @@
 """Sets and tables of operator names stand in `tvm_ext.ops`: reads the sources, and names file and line of others."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The package as users get it: source archive, wheel and editable install; one import root, linked folders inside."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

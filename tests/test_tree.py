@@ -1,7 +1,5 @@
 """How large the tree is: modules in a folder, lines of a room; and in what order its tests run."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections import Counter
@@ -18,10 +16,10 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
 #: raises a number; one that needs less lowers it.
 BUDGET = {
-    "api": 350, "benchmarking": 1125, "byoc": 8800, "byoc.testing": 1100, "cli": 2350, "core": 5900, "driver": 5300,
+    "api": 350, "benchmarking": 1125, "byoc": 8800, "byoc.testing": 1100, "cli": 2350, "core": 5900, "driver": 5325,
     "frontend": 13350, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12075, "precision": 550,
-    "quantization": 1400, "rates": 1025, "runtime": 5900, "schedules": 11750, "tuning": 7350, "verification": 2875,
-    "benchmarks": 8175, "tests": 68375,
+    "quantization": 1400, "rates": 1025, "runtime": 5900, "schedules": 11775, "tuning": 7350, "verification": 2875,
+    "benchmarks": 8175, "tests": 67350,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02

@@ -120,6 +120,11 @@ def _is_copied(data: Param, window: Window) -> bool:
     return any(window.pads) or bool(data.decode)
 
 
+def reads_pixels(data: Param, window: Window) -> bool:
+    """Whether a convolution reads each pixel of its input where it lies, once for each block of outputs."""
+    return not _is_copied(data, window) and window.kernel == (1, 1) and window.strides == (1, 1)
+
+
 def tap_rows(window: Window) -> TapRows | None:
     """The rows that a window's taps read of the image of :func:`padded`; None if none of them is of the padding."""
     top, _, bottom, _ = window.pads

@@ -50,7 +50,7 @@ from .cost import registers_used as registers_used
 from .cost import space as space
 from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
-from .prefetch import LINE_BYTES, sprinkle
+from .prefetch import INPUTS, LINE_BYTES, sprinkle
 from .problem import ROWS_INSIDE
 from .problem import Problem as Problem
 from .problem import TapRows as TapRows
@@ -147,7 +147,7 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
 
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
-    weight: str | None = None, blocker: Blocker = configured, image: str | None = None,
+    weight: str | None = None, blocker: Blocker = configured, image: str | None = None, data: str | None = None,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -157,6 +157,8 @@ def schedule_tiles(
         weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
         blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
         image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
+        data: name of the buffer of inputs (batch, blocks, pixels, inner), of which L2 holds all and the reduction
+            reads each once a tile: the next block's are prefetched where weights are; None prefetches none.
 
     Returns:
         The loop over the units of one thread.
@@ -190,36 +192,50 @@ def schedule_tiles(
     else:
         unroll_and_vectorize(sch, [*inner, *elements], j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
-    _steps(sch, problem, reduction[-1], blocking.unroll, image if blocker is configured else None)
+    steps = _steps(sch, problem, reduction[-1], blocking.unroll, image if blocker is configured else None)
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
-        words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
-        _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
+        _prefetch(sch, problem, config, (qo, reduction[2], steps), (weight, data), dot.group if dot else 1)
     return unit
 
 
-def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str | None) -> None:
-    """The steps of one tap: some are unrolled; those that read rows of padding are left out of an image."""
+def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str | None) -> Any:
+    """The steps of one tap: some are unrolled; those that read rows of padding are left out of an image. Returns the
+    loop around the unrolled steps."""
     if unroll is not None:
         loop, unrolled = sch.split(loop, [None, unroll])
         sch.unroll(unrolled)
     if image is not None and problem.tap_rows is not None:
         sch.annotate(loop, ROWS_INSIDE, [image, problem.tap_rows.first, problem.tap_rows.end])
+    return loop
 
 
 def _prefetch(
-    sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any], weight: str, words: int, group: int
+    sch: Schedule,
+    problem: Problem,
+    config: Config,
+    loops: tuple[Any, Any, Any],
+    names: tuple[str, str | None],
+    group: int,
 ) -> None:
-    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free.
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free; and inputs.
 
     Args:
-        loops: over the tiles of a chunk, and that of the reduction whose iterations prefetch.
-        words: of the weights of a step; group: elements of a word.
+        loops: over the tiles of a chunk, over the taps of a block of the reduction, and over the steps of a tap.
+        names: of the buffers of weights, and of inputs as `data` of :func:`schedule_tiles`.
+        group: elements of a word of the weights, 4 bytes each.
     """
-    tiles, body = loops
-    o, p = config["tile_o"], config["tile_p"]
-    if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
+    (tiles, body, steps), (weight, data) = loops, names
+    o, p, count = config["tile_o"], config["tile_p"], int(sch.get(tiles).extent)
+    words = o * problem.lanes
+    if data is not None and problem.blocks > 1:
+        lines = -(-p * problem.inner * 4 // LINE_BYTES)
+        sch.annotate(body, INPUTS, [data, problem.pixels * problem.inner, lines])
+    if count > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
+        spread = int(sch.get(steps).extent) * count
+        if math.prod(problem.taps) == 1 and lines % spread == 0:
+            body, lines = steps, lines // spread * count
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 

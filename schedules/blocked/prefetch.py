@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 LINES = "tvm_ext.prefetch.lines"
 #: Annotation of a loop around it: 1 over the tiles that share the lines of a chunk; 0 if none are shared.
 SHARED_BY = "tvm_ext.prefetch.shared_by"
+#: Annotation of the loop over the blocks of a reduction that each prefetch the next block's inputs of a tile into L1:
+#: (buffer, elements to the next block, lines). A tile reads few lines of each block, too short a run for the hardware.
+INPUTS = "tvm_ext.prefetch.inputs"
 #: Bytes of a cache line.
 LINE_BYTES = 64
 #: Arguments of LLVM's prefetch: a read, of data, into L2. Into L1 it evicts what the tile is using (10 % slower).
 _READ, _DATA = 0, 1
-INTO_L2 = 2
+INTO_L2, INTO_L1 = 2, 3
 
 
 def prefetch(buffer: Any, index: Sequence[Any], locality: int = INTO_L2) -> Any:

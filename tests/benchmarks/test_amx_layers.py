@@ -1,7 +1,5 @@
 """The benchmark of tile kernels counts what machine code does, prints a page, and refuses where there are no tiles."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

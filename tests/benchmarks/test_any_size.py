@@ -1,7 +1,5 @@
 """Models of the page on any size are files with free dimensions, which onnxruntime runs at the sizes measured."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

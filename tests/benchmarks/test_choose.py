@@ -1,7 +1,5 @@
 """The benchmark of the measured choice judges its ratios and writes its page; choice, tuning and races are replaced."""
 
-from __future__ import annotations
-
 import json
 import sys
 import types

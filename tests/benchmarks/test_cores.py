@@ -1,7 +1,5 @@
 """The table of many cores: bars, files and exit codes; the estimates are replaced."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """The name of a machine is made of facts, and of none that a virtual machine hides."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

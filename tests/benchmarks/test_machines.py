@@ -1,7 +1,5 @@
 """The page of all machines, from folders made up, and as it is committed."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

@@ -1,7 +1,5 @@
 """Every level of the tiled matmul computes the product, and the script writes its own table."""
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 

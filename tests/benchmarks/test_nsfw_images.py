@@ -1,7 +1,5 @@
 """Pictures for open-nsfw: the same each time, none of them twice; and what int8 does to the scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Parts of the offload benchmark on few cases; its figures themselves are made by the script."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

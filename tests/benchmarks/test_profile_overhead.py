@@ -1,7 +1,5 @@
 """The benchmark of the profile judges its figure and writes its page; the profiler is replaced."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Questions to a machine: which are asked within a budget, what is skipped and says so, the pages; nothing is timed."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import time

@@ -1,7 +1,5 @@
 """Reasons of missed bars are computed from a profile: profiles by hand, on a machine of 100 GFLOP/s and 10 GB/s."""
 
-from __future__ import annotations
-
 import pathlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The comparison of tuners reads a table, counts trials and writes its page; the table's script thins and scales."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

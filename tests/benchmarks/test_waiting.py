@@ -1,7 +1,5 @@
 """The benchmark of waiting: ratios by round, bars, and rows that are kept; the processes are replaced."""
 
-from __future__ import annotations
-
 import json
 import sys
 

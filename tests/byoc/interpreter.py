@@ -1,7 +1,5 @@
 """A back end that runs operators one by one in numpy: for tests of everything around a back end."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence

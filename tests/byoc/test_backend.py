@@ -1,7 +1,5 @@
 """A manifest checks itself: what is missing or wrong is named, with the choices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

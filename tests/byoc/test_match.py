@@ -1,7 +1,5 @@
 """Matching: the longest epilogue that pattern and check allow, and a reason for every operation that stays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Merging: neighbours in one region, never around something that has to run between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Back ends by name: registered ones, those of entry points, and none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import metadata

@@ -1,7 +1,5 @@
 """`tvm-ext analyze` and `tvm-ext report`: what they print, and their exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

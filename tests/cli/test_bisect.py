@@ -1,7 +1,5 @@
 """`tvm-ext bisect`, and `verify` layer by layer and with things switched off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

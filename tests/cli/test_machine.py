@@ -1,7 +1,5 @@
 """`tvm-ext machine`: this machine or a described one, as text and as JSON that `--machine` takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

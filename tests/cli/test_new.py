@@ -1,7 +1,5 @@
 """`tvm-ext new`: what it writes works at once, and what it refuses."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import subprocess

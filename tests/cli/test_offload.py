@@ -1,7 +1,5 @@
 """Offloading on the command line: `--offload`, `--offload-option`, `--import`, `--offload-report`, `--ir program`."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The verb profile: arguments, files it writes, comparisons and their exit codes. The profiler is replaced."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`tvm-ext quantize`: what it writes and prints, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

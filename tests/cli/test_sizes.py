@@ -1,7 +1,5 @@
 """`--size`: of the verbs that run a model of symbolic sizes, on a program of any size and with replaced harnesses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

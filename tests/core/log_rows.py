@@ -1,7 +1,5 @@
 """Rows of logs: some of our own, and some as AutoTVM 0.2 writes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm_ext.core.records.record import Record

@@ -1,7 +1,5 @@
 """Pages in headless Chromium: they load from a file, sort, search, fold, print; no console error, no request."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

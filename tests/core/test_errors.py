@@ -1,7 +1,5 @@
 """What others raise: the line that is kept of it, and the error of this library that it becomes."""
 
-from __future__ import annotations
-
 import pytest
 from tvm import relax
 

@@ -1,7 +1,5 @@
 """Layouts: shapes, indices, packing and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Machines: detection, other CPUs, features from the processor, descriptions, rates, errors."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Described machines: those of the library are whole, others are read or refused, the most like stands in."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which axes of run-time size an anchor mixes: what the rows of the operator table say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compile options check themselves and suggest what was meant; docstrings and documents list those there are."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The pass protocol: conditions, reports, errors that name the pass and the one before."""
 
-from __future__ import annotations
-
 import pytest
 import tvm
 from tvm import relax

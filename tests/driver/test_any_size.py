@@ -1,7 +1,5 @@
 """One program for all sizes within bounds, against onnxruntime: whole models, at the ends of bounds and between."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

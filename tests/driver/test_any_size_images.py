@@ -1,7 +1,5 @@
 """Windows and resized images as programs of any size, at every size within bounds, against onnxruntime."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

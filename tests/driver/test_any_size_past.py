@@ -1,7 +1,5 @@
 """Rows behind a past of any size: masks, positions, equal sizes at the bounds; slices. Against onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """build: kernels of a module as an executable that runs without a compiler, in this process or linked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

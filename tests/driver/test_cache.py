@@ -1,7 +1,5 @@
 """The on-disk cache: keys, hits, bounds, damage, several processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import multiprocessing
 import os

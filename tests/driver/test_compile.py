@@ -1,7 +1,5 @@
 """The compile driver: sources, cache, other CPUs, threads, the report, export and load."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import os

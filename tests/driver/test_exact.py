@@ -1,7 +1,5 @@
 """Programs beside the one of any size: dimensions without elements, and sizes that `specialize` names."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from pathlib import Path

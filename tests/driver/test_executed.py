@@ -1,7 +1,5 @@
 """Operations are counted in TIR, of values that are bound by a `let` too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

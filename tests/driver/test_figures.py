@@ -1,7 +1,5 @@
 """Figures of kernels in the report: what is stated, what is executed, and the bytes of both."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.onnx_graphs import model as make_model

@@ -1,7 +1,5 @@
 """machine_code: the text of kernels is that of what a build compiles, one kernel at a time."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Records in a compile: one that fits is followed, any other is refused with its reason and the default is used."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import replace

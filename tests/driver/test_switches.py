@@ -1,7 +1,5 @@
 """Switches of a compile: each leaves one thing out, says so in the report, and leaves the rest as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A symbolic batch, from the ONNX model to artifact, session, verification and command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

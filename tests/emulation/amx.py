@@ -9,8 +9,6 @@ function: machine code raises the signal where it holds no lock, and each thread
 Only for tests: an instruction takes about 50 us.
 """
 
-from __future__ import annotations
-
 import collections
 import ctypes
 import signal

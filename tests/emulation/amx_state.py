@@ -4,8 +4,6 @@ Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (LDTILECF
 its kin); volume 1, chapter 18. What faults on hardware raises :class:`Fault` here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ On a CPU without AMX the emulator counts what it executes, so a kernel that took
 counts nothing: there results alone speak, compared with those of the plain twin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

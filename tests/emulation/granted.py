@@ -4,8 +4,6 @@ Only where the CPU has none. A process that does not ask is killed by its first 
 Importing it changes the process: tests name it (`GRANTED`), and do not import it.
 """
 
-from __future__ import annotations
-
 import collections
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The emulator of AMX: decoding by hand-written bytes, results by float64 and int64, faults as the manual has them."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

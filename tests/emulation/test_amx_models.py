@@ -1,7 +1,5 @@
 """Whole models compiled for a CPU with AMX, run by it or under the emulation, and compared with onnxruntime."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

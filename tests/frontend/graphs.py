@@ -1,7 +1,5 @@
 """Small ONNX models for the tests of the frontend, and how they run in onnxruntime and in stock TVM."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

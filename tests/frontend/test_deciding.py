@@ -1,7 +1,5 @@
 """Shapes that depend on values: refused where the first of them arises, with the inputs to freeze."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

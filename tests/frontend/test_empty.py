@@ -1,7 +1,5 @@
 """Nodes over no elements, and slices whose start is behind their end: numpy's results, none of them by chance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

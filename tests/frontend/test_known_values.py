@@ -1,7 +1,5 @@
 """What is known at import becomes a constant: every operator against onnxruntime, and what is left alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

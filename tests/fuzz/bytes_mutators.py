@@ -1,7 +1,5 @@
 """Mutations of a file's bytes, blind or along protobuf's wire format. Each is (bytes, generator) -> bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from random import Random
 

@@ -6,8 +6,6 @@
 "failed", "memory", "leak"    findings, as are crashes and hangs, which the pool sees
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

@@ -3,8 +3,6 @@
 Each changes a ModelProto and the entries of its folder in place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

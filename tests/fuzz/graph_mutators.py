@@ -1,7 +1,5 @@
 """Mutations of a graph: its nodes, edges, names, inputs and outputs, versions. Each changes a ModelProto in place."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """Mutations of JSON: a value somewhere in it is another, missing, doubled, huge or deep."""
 
-from __future__ import annotations
-
 import copy
 import json
 from random import Random

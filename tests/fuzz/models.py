@@ -1,7 +1,5 @@
 """Small models to mutate: what real exporters write, in a few hundred bytes each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mutants by number: the same number of the same series is always the same file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random

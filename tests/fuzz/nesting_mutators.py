@@ -1,7 +1,5 @@
 """Mutations that make much of little: deep graphs, loops, functions that call each other. Each changes a ModelProto."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers that break readers of models: sizes, indices, floats, element types."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 SIZES = (

@@ -5,8 +5,6 @@
 "wrong"    they do not
 """
 
-from __future__ import annotations
-
 import pathlib
 import pickle
 from collections.abc import Sequence

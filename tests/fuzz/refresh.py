@@ -3,8 +3,6 @@
 Progress goes to stderr, findings to stdout. What is done already is not done again: stop it and start it as you like.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Mutants through workers: compiled in one process, judged by onnxruntime in another; either may crash."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import tempfile

@@ -1,7 +1,5 @@
 """What mutants are made of: small models with inputs, and files beside them."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Mapping

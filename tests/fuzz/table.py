@@ -1,7 +1,5 @@
 """The committed results: a letter for each mutant, the text of what is wrong, and a summary."""
 
-from __future__ import annotations
-
 import collections
 import json
 import pathlib

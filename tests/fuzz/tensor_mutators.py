@@ -1,7 +1,5 @@
 """Mutations of tensors and attributes: sizes against data, dtypes, values. Each changes a ModelProto in place."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

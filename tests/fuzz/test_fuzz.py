@@ -1,7 +1,5 @@
 """Mutated files are refused, or compile and agree with onnxruntime: the committed run, and a part of it made again."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

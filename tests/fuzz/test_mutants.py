@@ -1,7 +1,5 @@
 """Mutants are the same each time, of all mutators, and really changed."""
 
-from __future__ import annotations
-
 import collections
 from random import Random
 

@@ -1,7 +1,5 @@
 """Files of strangers that are data: descriptions of artifacts, programs, logs, arrays, weights: read, or refused."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

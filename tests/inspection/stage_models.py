@@ -1,7 +1,5 @@
 """Small models that go through all of the pipeline: Winograd, residuals, attention, quantization, recurrence."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import TensorProto

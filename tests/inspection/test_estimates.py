@@ -1,7 +1,5 @@
 """Estimates by kernel: what they say of the plans of a compile for a described machine."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """inspect: stages as text, passes as diffs, a page; and that looking changes nothing of what is compiled."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every ONNX node of a compiled model has an owner: a kernel, a region, memory, or a pass with its reason."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reports: every part of a small model in one page; a part that fails is named and does not take the rest along."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """script and constants: what stands in the text for a value says each of its bits, or names a tensor of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

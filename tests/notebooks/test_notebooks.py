@@ -1,7 +1,5 @@
 """Notebooks run with a small budget, and are committed tidy, with the outputs of a real one."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

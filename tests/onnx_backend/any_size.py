@@ -1,7 +1,5 @@
 """The node cases as programs of any size: one to three dimensions of the first input are symbolic."""
 
-from __future__ import annotations
-
 import dataclasses
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The node cases of `onnx.backend.test`, and which of their inputs are frozen: those that decide a shape."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 import zlib

@@ -3,8 +3,6 @@
 Each returns the outputs, or raises :class:`Refused` where it says beforehand that it cannot.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Callable

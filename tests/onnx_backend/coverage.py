@@ -4,8 +4,6 @@ Written from the table of outcomes, the registry of converters and ONNX's schema
 `python -m tests.onnx_backend.refresh` writes it, and a test compares it with what is committed.
 """
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import re

@@ -5,8 +5,6 @@
 Prints what changed. With --only, the other rows stay as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

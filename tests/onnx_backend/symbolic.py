@@ -5,8 +5,6 @@
 Prints what neither passes nor has no other size, and how many there are of each kind; 1 if any is wrong or crashes.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The committed table: case -> outcome of each contender, as text; and its summary."""
 
-from __future__ import annotations
-
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """ONNX's node cases as programs of any size: none is wrong, and most run."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

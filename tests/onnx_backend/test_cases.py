@@ -1,7 +1,5 @@
 """ONNX's node cases give what the committed table says, or better."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/onnx_coverage.md says what the registry of converters and the committed outcomes say."""
 
-from __future__ import annotations
-
 from tvm_ext.frontend.converters import CONVERTERS
 
 from .cases import all_cases

@@ -1,7 +1,5 @@
 """The table of ONNX's node cases survives a file, and counts."""
 
-from __future__ import annotations
-
 from .table import read_table, summary, write_table
 
 

@@ -1,7 +1,5 @@
 """Many cases as one model: most of a small compile is what every compile takes."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator

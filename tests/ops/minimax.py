@@ -3,8 +3,6 @@
 Run as a program, it prints them: `python -m tests.ops.minimax`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The operators of weights in blocks: types, text and JSON, and which axes they mix."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

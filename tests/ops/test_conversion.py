@@ -1,7 +1,5 @@
 """Floats cut off to whole numbers in numpy; kernels and constants are compared in the tests of Cast."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The operators of caches: their types, and that calls survive text and JSON."""
 
-from __future__ import annotations
-
 import pytest
 import tvm
 import tvm_ffi

@@ -1,7 +1,5 @@
 """A new elementwise operator is one row: imported, fused, compiled and folded by it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

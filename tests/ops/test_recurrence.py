@@ -1,7 +1,5 @@
 """The operator of recurrences: its type, and that calls survive text and JSON."""
 
-from __future__ import annotations
-
 import numpy as np
 import tvm
 import tvm_ffi

@@ -1,7 +1,5 @@
 """The table of operators: that rows hold together, and questions whose answers differed from place to place."""
 
-from __future__ import annotations
-
 import inspect
 
 import onnx

@@ -1,7 +1,5 @@
 """What of outputs differs: one comparison for all suites, each of which says how large an error may be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model in other floats; its outputs in double precision: who is right where two float32 differ."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Language models of the Llama family in numpy, in float64, one token after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

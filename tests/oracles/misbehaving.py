@@ -1,7 +1,5 @@
 """What a worker must outlive."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """What becomes of a case: a kind, a reason, and facts; the kinds from best to worst."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple

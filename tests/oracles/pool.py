@@ -1,6 +1,7 @@
-"""The parent's end: a few persistent workers; a crash or a time-out costs one case, and a new worker."""
+"""The parent's end: a few persistent workers; a crash or a time-out costs one case, and a new worker.
 
-from __future__ import annotations
+A worker that is left over serves the next call of its service: to start one takes as long as many cases.
+"""
 
 import contextlib
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +25,10 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
 #: Seconds of the clock for each second of CPU time that a task may take: on a busy machine it waits.
 _WAITS = 20
+#: Workers side by side; one for each of the processes of a parallel run of the tests.
+WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+#: The system ends a worker with the thread that started it: this one lives as long as the process.
+_STARTER = ThreadPoolExecutor(1, "oracles")
 Task = TypeVar("Task")
 
 
@@ -55,10 +61,11 @@ class Worker:
     def __init__(self, service: Service) -> None:
         self._seconds, answer = service.seconds, service.answer
         command = (os.getpid(), answer.__module__, answer.__name__, service.memory)
-        self._process = subprocess.Popen(
-            (sys.executable, "-m", "tests.oracles.worker", *map(str, command)), cwd=_ROOT, env=environment(1),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        self._process = _STARTER.submit(
+            subprocess.Popen, (sys.executable, "-m", "tests.oracles.worker", *map(str, command)), cwd=_ROOT,
+            env=environment(1), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ).result()  # fmt: skip
         self._answer(_START_SECONDS)
 
     def run(self, task: Any) -> Outcome:
@@ -72,6 +79,10 @@ class Worker:
             pickle.dump(task, self._process.stdin)
             self._process.stdin.flush()
         return self._answer(self._seconds)
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process."""
@@ -106,17 +117,22 @@ class Judge:
     """One worker after the other, as long as its cases let it."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
         self._worker: Worker | None = None
 
     def __call__(self, task: Any) -> Outcome:
         """The outcome of a task, that of a lost worker too."""
-        self._worker = self._worker or Worker(self._service)
+        self._worker = self._worker or Worker(self.service)
         try:
             return self._worker.run(task)
         except Lost as lost:
             self._worker = None
             return lost.outcome
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its worker waits for a task: nobody has killed it meanwhile."""
+        return self._worker is not None and self._worker.runs
 
     def close(self) -> None:
         """End the process."""
@@ -124,7 +140,23 @@ class Judge:
             self._worker.close()
 
 
-def outcomes(service: Service, tasks: Iterable[Task], workers: int = 2) -> Iterator[tuple[Task, Outcome]]:
+#: Judges of the last service that was called, none of which has a task.
+_IDLE: list[Judge] = []
+_LOCK = threading.Lock()
+
+
+def _judge_of(service: Service) -> Judge:
+    """A judge that served the same before, else a new one; those of other services are ended."""
+    with _LOCK:
+        for judge in [*_IDLE]:
+            _IDLE.remove(judge)
+            if judge.service == service and judge.is_ready:
+                return judge
+            judge.close()
+    return Judge(service)
+
+
+def outcomes(service: Service, tasks: Iterable[Task], workers: int = WORKERS) -> Iterator[tuple[Task, Outcome]]:
     """Every task with its outcome, as they finish. Whoever stops listening ends the workers.
 
     Args:
@@ -137,7 +169,7 @@ def outcomes(service: Service, tasks: Iterable[Task], workers: int = 2) -> Itera
     done: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
     stop = threading.Event()
     threads = [threading.Thread(target=_serve, args=(service, left, done.put, stop)) for _ in range(workers)]
-    for thread in threads:  # the system ends a worker with the thread that started it
+    for thread in threads:
         thread.start()
     try:
         for _ in given:
@@ -158,11 +190,15 @@ def _serve(
     stop: threading.Event,
 ) -> None:
     """Run tasks in one worker after the other until there are none."""
-    judge = Judge(service)
+    judge = None
     try:
         while (task := left.get()) is not None and not stop.is_set():
+            judge = judge or _judge_of(service)
             tell((task, judge(task)))
     except Exception as error:
         tell(error)
-    finally:
-        judge.close()
+        if judge is not None:
+            judge.close()
+    else:
+        with _LOCK:
+            _IDLE.extend([judge] if judge is not None else [])

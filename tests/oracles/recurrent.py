@@ -1,7 +1,5 @@
 """RNN, GRU and LSTM in float64, as ONNX defines them: one direction, default activations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

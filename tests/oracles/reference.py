@@ -1,7 +1,5 @@
 """Other programs on a model: onnxruntime, and TVM as shipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 x[4, 5], y[4, 5], axis 0 of x   ->   x["D0", 5], y["D0", 5]; D0 in 1..7, run at 1, 7, 5 and 1 again
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """The committed tables: JSON with a line for each row, and Markdown beside it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """What differs, and by how much of what it may."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

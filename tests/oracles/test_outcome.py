@@ -1,7 +1,5 @@
 """The order of outcomes, and what errors become."""
 
-from __future__ import annotations
-
 import pickle
 
 from .outcome import Outcome, Refused, attempt, is_worse, short

@@ -1,7 +1,5 @@
 """onnxruntime's sums of products of bytes are exact, whatever the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

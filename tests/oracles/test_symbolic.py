@@ -1,7 +1,5 @@
 """Symbolic variants of a model: which dimensions agree, and at which sizes it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

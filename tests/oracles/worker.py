@@ -5,8 +5,6 @@
 A crash or an endless loop ends this process and costs one case; :mod:`.pool` starts another one.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Fixtures of the pass tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.passes.helpers import new_context

@@ -1,7 +1,5 @@
 """Building tiny Relax modules, applying passes to them, and running them with TVM's own pipeline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

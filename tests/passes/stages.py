@@ -1,7 +1,5 @@
 """ONNX models taken through the pipeline up to a pass, and what `main` then calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

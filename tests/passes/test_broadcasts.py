@@ -1,7 +1,5 @@
 """simplify-algebra's rules for broadcasts: they move down, past casts and reductions, and vanish in what broadcasts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

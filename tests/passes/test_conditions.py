@@ -1,7 +1,5 @@
 """Conditions: each is None for a good module and says what is wrong with a bad one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

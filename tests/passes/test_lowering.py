@@ -1,7 +1,5 @@
 """Choice, layouts, scheduling, the generic way, weights: what each pass leaves, and that the program is right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pipeline: its order, passes of other packages, and what the report keeps of each."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from typing import Any
 

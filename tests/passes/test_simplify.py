@@ -1,7 +1,5 @@
 """All simplification passes in order, on ResNet blocks: what is left, the numbers, and that a second run is idle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """NHWC models: transposes around convolutions are other readings of the same memory, not kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

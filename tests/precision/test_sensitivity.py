@@ -1,7 +1,5 @@
 """Sensitivity: what is measured, which layers are kept for a bound, and how a compile uses and reports it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

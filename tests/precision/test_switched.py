@@ -1,7 +1,5 @@
 """A model with switches: off it is the model, on it reads operands in bfloat16 or float16."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Random graphs as programs of any size: one to three dimensions of the first input are symbolic."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

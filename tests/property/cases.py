@@ -1,7 +1,5 @@
 """A case: a random graph, values for its inputs, and the options it is compiled with."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

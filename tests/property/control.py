@@ -1,7 +1,5 @@
 """Recurrent operators, and control flow that a constant decides: If, Loop, Scan."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 

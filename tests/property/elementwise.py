@@ -1,7 +1,5 @@
 """Elementwise operators: functions of one value, arithmetic with broadcasting, comparisons, where, casts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolutions of all kinds, poolings, and the blocks that networks make of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One case through this library, onnxruntime, and where these two differ, through float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +8,7 @@ import numpy as np
 from tests.oracles.compare import Allowed, difference
 from tests.oracles.float64 import float64_outputs
 from tests.oracles.outcome import Outcome, attempt, short
-from tests.oracles.pool import Service, outcomes
+from tests.oracles.pool import WORKERS, Service, outcomes
 from tests.oracles.reference import compiled, onnxruntime_outputs
 
 from .cases import Case
@@ -36,7 +34,7 @@ def judge(case: Case) -> Outcome:
 SERVICE = Service(judge)
 
 
-def judged(cases: Iterator[Case], workers: int = 2) -> Iterator[tuple[Case, Outcome]]:
+def judged(cases: Iterator[Case], workers: int = WORKERS) -> Iterator[tuple[Case, Outcome]]:
     """Every case with its outcome, as they finish."""
     return outcomes(SERVICE, cases, workers)
 

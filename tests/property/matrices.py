@@ -1,7 +1,5 @@
 """Matrix products: Gemm, MatMul, Einsum, and the attention pattern."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that move elements: shapes, transposes, joins, slices, pads, gathers and scatters, resizes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

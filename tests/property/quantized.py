@@ -1,7 +1,5 @@
 """Quantized operators: QDQ pairs, QLinear and integer products, dynamic quantization."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .graph import F32, Graph, Value, maker, squared

@@ -1,7 +1,5 @@
 """Reductions, softmax, normalizations, cumulative sums, indices of extremes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

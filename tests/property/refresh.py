@@ -4,8 +4,6 @@ Writes results.json beside this file, now and then, so that a run can be ended a
 at the end; seeds that ran before and are not asked for stay as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -3,8 +3,6 @@
 A folder holds model.onnx, inputs.npz and case.json (options of `compile`, how far outputs may be off).
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The committed outcomes: which seeds ran, what of them did not simply pass, and a summary in numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Random graphs as programs of any size: none is wrong. `python -m tests.property.symbolic` runs 1000 of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.oracles.pool import outcomes

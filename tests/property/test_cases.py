@@ -1,7 +1,5 @@
 """The generator, the judge, the table: what they promise."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

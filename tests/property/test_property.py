@@ -1,7 +1,5 @@
 """Random graphs: compiled, they agree with onnxruntime, or with float64 where that is off; hypothesis shrinks them."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 from collections.abc import Callable

@@ -7,8 +7,6 @@ times sqrt(n) roundings of the sum of their magnitudes (Higham and Mary, "A new 
 analysis", SIAM J. Sci. Comput. 41(5), 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

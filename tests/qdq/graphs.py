@@ -4,8 +4,6 @@ A graph is drawn in float32, run once by onnxruntime for its ranges, and then qu
 tensor, every bias to int32, and most values between operators by a pair of nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

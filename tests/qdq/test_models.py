@@ -1,7 +1,5 @@
 """A residual network quantized by onnxruntime's tools: every stored value of it."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """QLinear and integer operators with scales of every kind, bit by bit; dynamic quantization and its sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

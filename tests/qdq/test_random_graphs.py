@@ -1,7 +1,5 @@
 """Random QDQ graphs of fixed seeds, compared stored value by stored value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

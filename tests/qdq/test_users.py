@@ -1,7 +1,5 @@
 """Quantized models as other tools write them: quantization-aware training, TensorRT's placement, pairs left out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

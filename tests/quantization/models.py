@@ -1,7 +1,5 @@
 """Small models to quantize, and what they are given."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 

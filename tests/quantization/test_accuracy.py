@@ -1,7 +1,5 @@
 """Figures of a layer, from their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

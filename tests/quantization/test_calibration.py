@@ -1,7 +1,5 @@
 """Calibration samples: what is taken, how stacks are cut, and what is refused with which words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Folding: same outputs, names kept; near misses are left alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

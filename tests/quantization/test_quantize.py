@@ -1,7 +1,5 @@
 """quantize as a whole: small models, every method, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Which nodes are quantized, and the reasons of the others."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 

@@ -1,7 +1,5 @@
 """Options of `quantize`: what is refused, and what the message says."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.core.errors import OptionError

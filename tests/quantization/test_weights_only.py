@@ -1,7 +1,5 @@
 """Weights of matmuls in few bits: the model that is written, in onnxruntime and compiled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

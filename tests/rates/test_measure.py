@@ -1,7 +1,5 @@
 """Measured rates follow from seconds of loops; on a machine that others keep busy, a similar one's stand in."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

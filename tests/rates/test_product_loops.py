@@ -1,7 +1,5 @@
 """Loops of instructions do the work they are counted for; each call checks its own sums."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

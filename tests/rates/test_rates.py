@@ -1,7 +1,5 @@
 """Rates check themselves, lie on a coarse grid around a machine like theirs, and are shared by threads."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Measured rates are kept by what they depend on; a file that holds none is measured again."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Who runs a model: this library, and TVM as shipped. Facts of the outcomes stand in the table's rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Inputs that make sense to trained models: pictures, text, speech, token ids, bytes of files; all of them seeded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

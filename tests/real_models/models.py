@@ -1,7 +1,5 @@
 """The models: where each comes from, what it takes, and at which sizes it is tried."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 Both get onnxruntime's own values, so that no difference of a rounding reaches the next one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How far outputs of a model are from onnxruntime's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

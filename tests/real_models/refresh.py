@@ -3,8 +3,6 @@
 python -m tests.real_models.refresh [--only NAME ...] [--contenders ours stock] [--dry-run]
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

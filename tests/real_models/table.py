@@ -1,7 +1,5 @@
 """The committed table: how each model comes out, here and in TVM as shipped, and the machine it was made on."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Trained models agree with onnxruntime, several inputs and sizes each; what cannot be downloaded is not tested."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 

@@ -1,7 +1,5 @@
 """The committed table has every model, all of them passed; how outputs are judged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

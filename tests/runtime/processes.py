@@ -1,7 +1,5 @@
 """Running Python text in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tiny programs built by hand with Relax, wrapped as compiled models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

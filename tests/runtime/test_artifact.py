@@ -1,7 +1,5 @@
 """The artifact file: written whole, read with every check, refused with a reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import struct

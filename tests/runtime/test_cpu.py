@@ -1,7 +1,5 @@
 """Features of CPUs: LLVM's names against the kernel's."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 

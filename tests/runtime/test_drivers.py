@@ -1,7 +1,5 @@
 """Drivers: found by name, called with arrays over the caller's memory, and gone with their model."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

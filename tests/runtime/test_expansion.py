@@ -1,7 +1,5 @@
 """Weights that are stored smaller: the arithmetic, and artifacts that hold them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading in a fresh process, as a deployment does: no compiler library, no linker, no Python package `tvm`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

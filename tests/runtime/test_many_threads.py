@@ -1,7 +1,5 @@
 """Three models in one process, called by sixteen threads at once, and a thousand times: bits, memory, OS threads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

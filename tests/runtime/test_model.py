@@ -1,7 +1,5 @@
 """Running a compiled model: values, names, shapes, dtypes, memory."""
 
-from __future__ import annotations
-
 import os
 import stat
 

@@ -1,7 +1,5 @@
 """The report of an offload: what the CPU keeps, and how much faster a run can be at most."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

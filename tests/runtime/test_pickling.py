@@ -1,7 +1,5 @@
 """Pickling and copying a compiled model: by the bytes of its artifact."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

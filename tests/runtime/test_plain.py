@@ -1,7 +1,5 @@
 """Dataclasses as plain values and back: lists or names, and everything that is of another type refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

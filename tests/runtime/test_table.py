@@ -1,7 +1,5 @@
 """Tables: text, Markdown, HTML and plain values of one description; escaping, alignment, what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

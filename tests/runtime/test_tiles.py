@@ -1,7 +1,5 @@
 """Permission for AMX tile registers: asked once, refused with a reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import subprocess

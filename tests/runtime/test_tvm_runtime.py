@@ -1,7 +1,5 @@
 """Finding TVM's runtime library without importing `tvm`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Groups on stored operands, as grouping makes them, and what they compute; kernels of them on tile registers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs a recipe's kernel of a group with run-time extents: in buffers of the bounds, garbage behind the extents."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Weights of few bits in blocks: groups, operands, and what they mean in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calls with a cache: their groups, operands, and what they give, in numpy and float64."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

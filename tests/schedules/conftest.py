@@ -1,7 +1,5 @@
 """Machines and random numbers for the tests of recipes."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

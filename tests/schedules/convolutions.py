@@ -1,7 +1,5 @@
 """What tests of convolution recipes share: references in float64, and a check against them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs a recipe's kernel on one group, outputs poisoned, and gives the logical result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Groups on narrow numbers, and their kernels compiled as models are: instructions and plain twins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

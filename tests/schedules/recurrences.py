@@ -1,7 +1,5 @@
 """Recurrences as tasks of a kernel: groups, operands, and what they compute in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

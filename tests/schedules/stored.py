@@ -1,7 +1,5 @@
 """Groups whose operands and results are stored in narrow floats or in 8 bits, and what they are worth in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

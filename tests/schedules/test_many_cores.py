@@ -1,7 +1,5 @@
 """Kernels for many threads: which share the work evenly, and agree with float64 whatever their number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

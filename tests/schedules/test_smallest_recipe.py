@@ -1,7 +1,5 @@
 """What a recipe need not say: the one of CONTRIBUTING states what it takes, its kernel and its loops."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How far outputs move when a matrix that is inverted moves by roundings: what two correct inverses may differ by."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small graphs around one node that is drawn from its operator's schema: attributes, dtypes, versions, inputs."""
 
-from __future__ import annotations
-
 import functools
 import random
 import warnings

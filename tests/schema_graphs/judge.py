@@ -1,7 +1,5 @@
 """One case through this library, then onnxruntime, float64 and ONNX's evaluator: one that agrees is enough."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import warnings

@@ -1,7 +1,5 @@
 """What stands before and behind the probe: chains of operators that compute, move, compare and convert."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field

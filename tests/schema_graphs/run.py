@@ -6,8 +6,6 @@
 Seeds are run one after the other from --seed on; what is not right is printed, with the command that runs it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

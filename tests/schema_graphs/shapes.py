@@ -1,7 +1,5 @@
 """Shapes of operators' inputs as patterns: letters are sizes drawn once a graph, so that operands fit each other."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, field

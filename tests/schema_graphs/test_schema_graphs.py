@@ -1,7 +1,5 @@
 """Graphs drawn from ONNX's schemas: what is drawn, what the judge sees, those that once failed, and a few more."""
 
-from __future__ import annotations
-
 import pathlib
 import random
 from collections import Counter

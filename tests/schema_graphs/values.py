@@ -1,7 +1,5 @@
 """Values by type and by name: of attributes, of inputs that decide a shape, and of what is computed on."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

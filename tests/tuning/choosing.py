@@ -1,7 +1,5 @@
 """What tests of a choice by measuring share: models, their groups, and measurers that need no machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures of the tuning tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from .rounds import shorten

@@ -1,7 +1,5 @@
 """A task with a known landscape, and a measurer that needs no machine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Templates for the tests: matmul, conv2d and batch_matmul, with what numpy computes for them."""
 
-from __future__ import annotations
-
 import numpy as np
 from tvm import te, tirx
 

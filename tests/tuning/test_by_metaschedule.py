@@ -1,14 +1,15 @@
 """A whole session by MetaSchedule: the database in a folder, and a compile that uses it."""
 
-from __future__ import annotations
-
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.tuning.metaschedule.in_process import InProcess
+from tests.tuning.rounds import shorten
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.records.schedule_database import RECORDS, WORKLOADS
@@ -72,10 +73,18 @@ def test_a_compile_uses_the_database_of_a_session(tmp_path):
     assert not any(k["record"] for k in plain.report["kernels"])
 
 
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """The database of a session of four trials, its report and its events."""
+    folder = tmp_path_factory.mktemp("session") / "db"
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch.setattr)
+        return folder, *tune(folder)
+
+
 @pytest.mark.long
-def test_events_rows_and_another_number_of_threads(tmp_path):
-    folder = tmp_path / "db"
-    report, events = tune(folder)
+def test_events_rows_and_another_number_of_threads(session):
+    folder, report, events = session
     trials = [e for e in events if e["event"] == "trial"]
     assert events[0]["event"] == "start" and events[-1]["event"] == "end" and len(trials) == 4
     assert trials[-1]["trial"] == 4 == report.trials and events[0]["tasks"] == [row.name for row in report.rows]
@@ -88,9 +97,8 @@ def test_events_rows_and_another_number_of_threads(tmp_path):
 
 
 @pytest.mark.long
-def test_a_second_session_goes_on(tmp_path):
-    folder = tmp_path / "db"
-    tune(folder)
+def test_a_second_session_goes_on(session, tmp_path):
+    folder = Path(shutil.copytree(session[0], tmp_path / "db"))
     before = records(folder)
     tune(folder, trials=2, resume=True)
     assert len(records(folder)) == 6 and records(folder)[:4] == before

@@ -1,7 +1,5 @@
 """Candidates of a group: which, in which order, and when one is faster than another."""
 
-from __future__ import annotations
-
 from tests.tuning.choosing import CONV, MACHINE, groups, recorded
 from tvm_ext.core.recipe import config_text
 from tvm_ext.core.records.record_book import RecordBook, machine_fields

@@ -1,7 +1,5 @@
 """Choice by measuring: which candidates, what is kept and followed, and that whatever fails leaves the default."""
 
-from __future__ import annotations
-
 import functools
 import json
 import types

@@ -1,7 +1,5 @@
 """Features of loops and configurations against counts made by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ratios of paired rounds, and kernels timed inside a model by the task they belong to."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

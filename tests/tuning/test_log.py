@@ -1,7 +1,5 @@
 """Logs that are appended to by several, killed at any moment, merged and pruned: no record is lost, none is doubled."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Reports: a table for people, strict JSON for programs."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Which records of a log spare a trial, and that the others are not passed over in silence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The loop: defaults first, every record logged, the budget kept, failures never chosen, interruption loses nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.tuning.fakes import FakeMeasurer, FakeTask, ListLog

@@ -1,7 +1,5 @@
 """What a session knows of a task: the best, progress, expected gain; and which task comes next."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

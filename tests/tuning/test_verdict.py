@@ -1,7 +1,5 @@
 """What is kept at the end of a session, with programs and times that are made up."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """Differences against an absolute bound, and their histogram."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Layer by layer: right programs agree, a wrong kernel is the first bad one, what has no counterpart is listed."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lengths and magnitudes of chains of ONNX operators."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What outputs are compared with is right on every CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto

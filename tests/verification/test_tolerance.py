@@ -1,7 +1,5 @@
 """Tolerances: they hold for the errors that sums have, grow with their length, and are no looser than they need be."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pages of comparisons layer by layer and of bisections: they name the culprit and escape what users call things."""
 
-from __future__ import annotations
-
 import pytest
 
 import tvm_ext

@@ -114,7 +114,7 @@ class Cache:
         if path is None:
             return None
         try:
-            return load(path, mapped=True)  # entries are renamed and unlinked, never written in place
+            return load(path)
         except Exception as error:
             if path.exists():  # else another process has just removed it
                 _warn(f"a damaged entry is dropped, the model is compiled again: {essence(error)}")

@@ -19,6 +19,7 @@ from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
 from ..runtime.library import load_library, write_library
 from ..runtime.linker import find_linker
+from ..runtime.memory.arrays import together
 from ..runtime.model import CompiledModel
 from ..runtime.pool.threads import dispatcher
 from ..runtime.spec import installed_versions
@@ -98,7 +99,8 @@ def in_memory(made: Assembled) -> CompiledModel:
     with naming(BuildError, lambda: f"{made.source.name}: the program cannot be loaded"):
         module = None if why_not_here(made.machine.as_dict()) else executable.jit()
     made.clock.lap("load")
-    return CompiledModel(module, made.weights, made.metadata(), executable.export_library, made.compact)
+    compact = made.compact()
+    return CompiledModel(module, together(made.weights), made.metadata(), executable.export_library, lambda: compact)
 
 
 def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | None:
@@ -124,7 +126,12 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
         code = memoryview(library.read_bytes())
     module = load_library(code, made.source.name)
     return CompiledModel(
-        module, made.weights, metadata, lambda file: write_library(code, file), lambda: compact, needs_linker=False
+        module,
+        together(made.weights),
+        metadata,
+        lambda file: write_library(code, file),
+        lambda: compact,
+        needs_linker=False,
     )
 
 

@@ -13,7 +13,6 @@ SHA-256 of everything before it. It finds damage, it is no signature: an artifac
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import stat
 import struct
@@ -164,7 +163,7 @@ def _check_weights(weights: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -
 
 
 # ------------------------------------------------------------------------------------------------ reading
-def read_artifact(path: str | os.PathLike[str], *, mapped: bool = False) -> Artifact:
+def read_artifact(path: str | os.PathLike[str]) -> Artifact:
     """Read and check an artifact; nothing of it is executed.
 
     The file is read once, into one buffer; what follows (checks, weights, library) uses that buffer only, so that
@@ -172,15 +171,13 @@ def read_artifact(path: str | os.PathLike[str], *, mapped: bool = False) -> Arti
 
     Args:
         path: the file.
-        mapped: map the file instead: no copy, and all processes share its pages. Only for a file that nobody writes
-            to in place, such as an entry of our own cache: cutting a mapped file off kills the process that reads it.
 
     Raises:
         ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
             that this CPU lacks.
     """
     path = path_of(path, ArtifactError, "the artifact's path")
-    data = _read(path, mapped)
+    data = _read(path)
     layout = _checked_layout(data, path)
     view = data.data
     try:
@@ -221,7 +218,7 @@ def _opened(path: str) -> BufferedReader:
     return file
 
 
-def _read(path: str, mapped: bool) -> np.ndarray:
+def _read(path: str) -> np.ndarray:
     """The file in a 64-byte aligned, writable buffer; a foreign one is refused before the whole of it is read."""
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -229,8 +226,6 @@ def _read(path: str, mapped: bool) -> np.ndarray:
         if _layout(file.read(_FOOTER.size), size, path) is None:
             file.seek(0)
             raise _not_an_artifact(file, size, path)
-        if mapped:
-            return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY), np.uint8)
         file.seek(0)
         data = mapped_empty(size)
         if file.readinto(data.data) != size:

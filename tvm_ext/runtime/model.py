@@ -285,12 +285,11 @@ class CompiledModel:
             write_artifact(target, library, self._arrays, metadata, self._compact())
 
 
-def load(path: str | os.PathLike[str], *, mapped: bool = False, threads_wait: ThreadsWait = None) -> CompiledModel:
+def load(path: str | os.PathLike[str], *, threads_wait: ThreadsWait = None) -> CompiledModel:
     """Load an exported model. Needs no compiler.
 
     Args:
         path: the file.
-        mapped: map the file instead of reading it; see :func:`tvm_ext.runtime.artifact.read_artifact`.
         threads_wait: how worker threads wait: "spin", "sleep", seconds, or None for the time that waking is worth; one
             setting for the process, fixed before its first run.
 
@@ -299,7 +298,7 @@ def load(path: str | os.PathLike[str], *, mapped: bool = False, threads_wait: Th
         ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
             that this CPU lacks. It is checked before any of its code is loaded.
     """
-    artifact = read_artifact(path, mapped=mapped)
+    artifact = read_artifact(path)
     dispatcher.choose_wait(threads_wait)
     module = load_library(artifact.library, os.fspath(path))
     library = artifact.library

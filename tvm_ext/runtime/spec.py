@@ -32,7 +32,7 @@ class Metadata:
         weights: of all programs, each once.
         compact: weights that an exported file stores smaller, ascending.
         expanded: whether this file holds them as kernels read them too, behind all others: an entry of the cache,
-            which is mapped, and ready at once.
+            which is ready at once.
         programs: the compiled functions: one, or one for each size of a symbolic batch, ascending; or the one of any
             size, and behind it those of which some sizes are fixed.
         threads: threads the kernels were made for.

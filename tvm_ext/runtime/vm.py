@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .function import Function, Weights
-from .memory.arrays import aligned_empty
+from .memory.arrays import mapped_empty
 from .memory.resident import ReadyCall, Resident
 from .sizes.batches import run_composed, split_batch
 from .sizes.sized_call import SizedCalls
@@ -44,7 +44,7 @@ class Caller:
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
         self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
-        memory = aligned_empty((max(program.arena_bytes for program in metadata.programs),), np.uint8)
+        memory = mapped_empty(max(program.arena_bytes for program in metadata.programs))
         functions = [
             Function(machine[program.function], program, *metadata.interface(program), weights, memory)
             for program in metadata.programs

@@ -27,6 +27,7 @@ from ...blocked.convolution import (
     image_layouts,
     inner_steps,
     padded,
+    reads_pixels,
     schedule_image,
     schedule_padding,
     tap_rows,
@@ -87,7 +88,10 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
         image = blocked.padded_image(match.problem, config, machine)
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
+        data = f"p{match.group.params.index(match.data)}" if reads_pixels(match.data, match.window) else None
+        blocked.schedule_tiles(
+            sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image, data=data
+        )
         own = blocker is blocked.configured and blocked.copies_own(match.problem, config, machine)
         schedule_padding(sch, match.data, match.window, config["threads"], own)
         schedule_image(sch, match.problem, match.window)

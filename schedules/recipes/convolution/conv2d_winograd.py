@@ -216,7 +216,10 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         if unit is not None:
             sch.compute_at(sch.get_sblock("product"), unit, preserve_unit_loops=True)
         problem, weight = tiling.problem(match), weight_name(match)
-        blocked.schedule_tiles(sch, problem, _inside(config), "product", weight=weight, blocker=blocker)
+        blocked.schedule_tiles(
+            sch, problem, _inside(config), "product", weight=weight, blocker=blocker,
+            data=None if tiling.planar else "v",
+        )  # fmt: skip
         if unit is not None:
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
         schedule_input(sch, tiling, 1 if config["rows"] else threads)

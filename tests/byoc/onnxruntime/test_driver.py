@@ -1,7 +1,5 @@
 """The driver runs a model of onnxruntime's on arrays, and says what is wrong with a program, a result, or a process."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

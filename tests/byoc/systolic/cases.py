@@ -1,7 +1,5 @@
 """Programs and reference results that several tests share."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Sequence

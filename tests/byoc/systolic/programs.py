@@ -1,7 +1,5 @@
 """A small program with all kinds of instructions, its bytes taken apart, changed and put together again."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

@@ -4,8 +4,6 @@ A program with a race computes what it should only if the timing is kind. Orders
 "Virtual time and global states of distributed systems", 1989): for each instruction, how far it knows each queue to be.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Regions made by hand, and a run of one by lowering and driver: what the tests of the back end share."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any

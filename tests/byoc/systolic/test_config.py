@@ -1,7 +1,5 @@
 """The accelerator's settings: defaults, checks, and the way through JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

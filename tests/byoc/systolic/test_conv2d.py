@@ -1,7 +1,5 @@
 """Convolution by window loads, against a direct convolution in float64 or int32."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The driver: arrays in, arrays written in place, no copies, and programs and arrays that it refuses."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

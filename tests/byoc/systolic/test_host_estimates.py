@@ -1,7 +1,5 @@
 """What a region is estimated to take on the CPU: the estimates of the kernels that the same model gets there."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.offloading import int8

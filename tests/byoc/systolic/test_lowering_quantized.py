@@ -4,8 +4,6 @@ Integer forms have the same bits. In QDQ form onnxruntime multiplies dequantized
 nothing is rounded and the bits are the same; elsewhere a sum may lie at the other side of a half, by one step.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

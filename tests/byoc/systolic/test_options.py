@@ -1,7 +1,5 @@
 """Options of the back end: those of the accelerator, a mapping of energies, a dataflow; and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

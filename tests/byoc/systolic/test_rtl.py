@@ -1,7 +1,5 @@
 """The accelerator as hardware: Verilog, cells, what has no hardware, and a model that runs on it."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 

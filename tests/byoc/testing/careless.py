@@ -3,8 +3,6 @@
 A program is the text of one matmul's weight shape, and the weight's bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

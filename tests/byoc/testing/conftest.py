@@ -1,7 +1,5 @@
 """The back end of `tvm-ext new`, as a module of its own, which other processes can import."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """ONNX models from lines of text, and the models of the kit."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """The kit: a good back end passes all of it, and what is wrong with a bad one is said by the check that is about it."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

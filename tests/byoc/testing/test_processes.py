@@ -1,7 +1,5 @@
 """Processes of the kit: what they print, that they hang, and how they die."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

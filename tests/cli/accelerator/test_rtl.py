@@ -1,7 +1,5 @@
 """`tvm-ext rtl`: Verilog to a file, to stdout and as JSON, cells, and what it refuses."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of `compile` on the command line: the same for every verb that compiles."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

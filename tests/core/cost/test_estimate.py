@@ -1,7 +1,5 @@
 """Estimates: streams behind or between instructions, levels of the hierarchy, launches, numbers of threads."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Residence: the weights of a whole model decide where each kernel finds its own."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

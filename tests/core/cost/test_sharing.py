@@ -1,7 +1,5 @@
 """How rows divide among threads."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.core.cost.sharing import Sharing

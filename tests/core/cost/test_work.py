@@ -1,7 +1,5 @@
 """Operations of a group, counted by closed forms."""
 
-from __future__ import annotations
-
 import pytest
 from tvm import relax
 

@@ -1,7 +1,5 @@
 """Call sites as plain data."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

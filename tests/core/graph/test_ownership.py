@@ -1,7 +1,5 @@
 """Owners of ONNX nodes while passes run: what vanishes is owned by the pass that says why, else by nobody."""
 
-from __future__ import annotations
-
 import json
 
 import tvm

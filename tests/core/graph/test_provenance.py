@@ -1,7 +1,5 @@
 """What variables hold: views of ONNX values, other names, layouts, and names that are used again."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rewriter: emit, absorb, drop, provenance, functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights in words: where each element lies, and the sums in front."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import ml_dtypes

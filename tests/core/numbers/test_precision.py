@@ -1,7 +1,5 @@
 """What precision="bf16" came to: tolerance by depth, plain values and back, rounding."""
 
-from __future__ import annotations
-
 import json
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Which operations are decodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Charts: what SVG of matplotlib says, that names cannot break it, and what is missing without matplotlib."""
 
-from __future__ import annotations
-
 import sys
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Pages and their parts: escaping, text, what is missing, a policy that lets nothing run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

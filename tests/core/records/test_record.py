@@ -1,7 +1,5 @@
 """Rows of logs: there and back, those of AutoTVM, and everything that is none."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Logs as a whole: what is read, what is left out and why, and which record a compile gets."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

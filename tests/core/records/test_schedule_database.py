@@ -1,7 +1,5 @@
 """Reading a MetaSchedule database: refusals with their reason, damaged lines, kernels with bound variables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

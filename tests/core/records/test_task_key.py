@@ -1,7 +1,5 @@
 """Equal work has equal keys, other work has not; a key is text, and readable whatever it holds."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

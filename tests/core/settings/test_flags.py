@@ -1,7 +1,5 @@
 """Options on a command line: from text to value and back, and texts that are none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The option `freeze` checks itself, compares by value, and survives a report."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

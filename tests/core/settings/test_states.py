@@ -1,7 +1,5 @@
 """Which outputs are inputs of the next call: as stated, or as their names tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -49,31 +47,20 @@ def test_names_tell_pairs_of_one_shape_and_dtype(inputs: str, outputs: str, pair
 
 
 @pytest.mark.parametrize(
-    ("outputs", "words"),
+    ("state", "outputs", "words"),
     [
-        ("y z", ("no output is a state", "outputs: y, z", "inputs: x, h")),
-        ("h_out:3", ("output 'h_out' is float32[3]", "input 'h' is float32[2]")),
-        ("hn h_out", ("'hn'", "'h_out'", "'h'")),
+        ("auto", "y z", ("no output is a state", "outputs: y, z", "inputs: x, h, d")),
+        ("auto", "h_out:3", ("output 'h_out' is float32[3]", "input 'h' is float32[2]")),
+        ("auto", "hn h_out", ("'hn'", "'h_out'", "'h'")),
+        ({"b_new": "h"}, "b c:3", ("no output 'b_new'", "outputs: b, c")),
+        ({"b": "xx"}, "b c:3", ("no input 'xx'", "did you mean 'x'", "inputs: x, h, d")),
+        ({"c": "h"}, "b c:3", ("output 'c' is float32[3]", "input 'h' is float32[2]")),
+        ({"b": "d"}, "b c:3", ("output 'b' is float32[2]", "input 'd' is int64[2]")),
     ],
 )
-def test_names_that_tell_nothing_or_too_much(outputs: str, words: tuple[str, ...]) -> None:
+def test_names_and_pairs_that_do_not_fit_the_model(state: Any, outputs: str, words: tuple[str, ...]) -> None:
     with pytest.raises(OptionError) as error:
-        paired("auto", "x h", outputs)
-    assert all(word in str(error.value) for word in words), error.value
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ({"b_new": "past"}, ("no output 'b_new'", "outputs: b, c")),
-        ({"b": "pats"}, ("no input 'pats'", "did you mean 'past'", "inputs: past, d")),
-        ({"c": "past"}, ("output 'c' is float32[3]", "input 'past' is float32[2]")),
-        ({"b": "d"}, ("output 'b' is float32[2]", "input 'd' is int64[2]")),
-    ],
-)
-def test_pairs_that_do_not_fit_the_model(state: dict[str, str], words: tuple[str, ...]) -> None:
-    with pytest.raises(OptionError) as error:
-        paired(state, "past d:int64", "b c:3")
+        paired(state, "x h d:int64", outputs)
     assert all(word in str(error.value) for word in words), error.value
 
 

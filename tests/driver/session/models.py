@@ -1,7 +1,5 @@
 """Small models with free dimensions, and both sessions of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The session's program of any size: what it runs, what is beyond it, and when it is compiled."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

@@ -1,7 +1,5 @@
 """io_binding against onnxruntime's: the same calls on both sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiling in a process of its own."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

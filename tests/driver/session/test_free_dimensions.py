@@ -1,7 +1,5 @@
 """Sessions of models with free dimensions, against onnxruntime's: what is called, described and refused."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections.abc import Iterator

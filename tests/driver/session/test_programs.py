@@ -1,7 +1,5 @@
 """Which shapes are compiled, when, and what of them is kept: with programs that are no programs."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """InferenceSession against onnxruntime's: same calls, same answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

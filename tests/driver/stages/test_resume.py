@@ -1,7 +1,5 @@
 """resume: a compile that goes on from a stage file makes the same program; what is wrong is said with its line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Set

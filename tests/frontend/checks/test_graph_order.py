@@ -44,30 +44,6 @@ def test_a_cycle_names_its_nodes_and_only_those():
     assert "n1 -> n2 -> n3 -> n1" in text or "n2 -> n3 -> n1 -> n2" in text or "n3 -> n1 -> n2 -> n3" in text
 
 
-def test_a_node_that_reads_itself():
-    with pytest.raises(ModelError, match="cycle: n0 -> n0"):
-        imported(chain(("y", "y")))
-
-
-def test_a_long_cycle_is_shortened():
-    names = [f"v{i}" for i in range(50)]
-    proto = chain(("x", "y"), *zip(names, names[1:] + names[:1], strict=True))
-    with pytest.raises(ModelError, match=r"\(\d+ more\)"):
-        imported(proto)
-
-
-def test_a_value_nothing_makes_names_node_and_value():
-    with pytest.raises(ModelError, match="node 'n1' reads 'ghost'") as error:
-        imported(chain(("x", "a"), ("ghost", "y")))
-    assert message(error.value)
-
-
-def test_a_branch_that_reads_what_nothing_makes_names_the_node():
-    proto = if_model("ghost")
-    with pytest.raises(ModelError, match="node 'choose' reads 'ghost'"):
-        imported(proto)
-
-
 def if_model(read: str):
     """y = x if flag else relu(x)."""
     from onnx import TensorProto, helper
@@ -78,16 +54,40 @@ def if_model(read: str):
     return model(nodes, [value("x", [2]), value("flag", [], TensorProto.BOOL)], [value("y", [2])])
 
 
+LONG = [f"v{i}" for i in range(50)]
+TWICE = model([node("Add", ["x", "w"], ["y"])], [value("x", [2])], [value("y", [2])], {"w": np.ones(2, np.float32)})
+TWICE.graph.initializer.append(TWICE.graph.initializer[0])
+
+
+@pytest.mark.parametrize(
+    ("proto", "text"),
+    [
+        (chain(("y", "y")), "cycle: n0 -> n0"),
+        (chain(("x", "y"), *zip(LONG, LONG[1:] + LONG[:1], strict=True)), r"\(\d+ more\)"),
+        (chain(("x", "a"), ("ghost", "y")), "node 'n1' reads 'ghost'"),
+        (if_model("ghost"), "node 'choose' reads 'ghost'"),
+        (chain(("x", "a")), "no node makes output 'y'"),
+        (TWICE, "'w' is made by an initializer twice"),
+    ],
+    ids=[
+        "a node that reads itself",
+        "a long cycle",
+        "a value nothing makes",
+        "in a branch",
+        "no output",
+        "two weights",
+    ],
+)
+def test_what_does_not_hold_together_names_node_and_value(proto, text):
+    with pytest.raises(ModelError, match=text) as error:
+        imported(proto)
+    assert message(error.value)
+
+
 def test_a_branch_waits_for_what_it_reads():
     proto = if_model("late")
     proto.graph.node.append(node("Relu", ["x"], ["late"], "late"))
     assert [n.name for n in sorted_nodes(proto.graph, "m")] == ["late", "choose"]
-
-
-def test_an_output_that_no_node_makes():
-    proto = chain(("x", "a"))
-    with pytest.raises(ModelError, match="no node makes output 'y'"):
-        imported(proto)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,6 @@ def test_a_value_made_twice_names_both_makers(proto, words):
     with pytest.raises(ModelError) as error:
         check_names(proto.graph, "m")
     assert all(word in message(error.value) for word in words)
-
-
-def test_two_initializers_of_one_name():
-    proto = model([node("Add", ["x", "w"], ["y"])], [value("x", [2])], [value("y", [2])], {"w": np.ones(2, np.float32)})
-    proto.graph.initializer.append(proto.graph.initializer[0])
-    with pytest.raises(ModelError, match="'w' is made by an initializer twice"):
-        imported(proto)
 
 
 def test_an_initializer_may_be_listed_as_input_as_old_models_do():

@@ -1,7 +1,5 @@
 """Types of what a node makes: by ONNX where it knows, by onnxruntime where it alone does, and no guess of others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

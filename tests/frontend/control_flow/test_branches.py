@@ -1,7 +1,5 @@
 """If: a known condition takes its branch; else both branches are computed and selected, as onnxruntime would answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

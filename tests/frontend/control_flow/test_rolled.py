@@ -1,7 +1,5 @@
 """Loops that stay loops: compiled once for one step, run as often as onnxruntime runs them; others are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sequences and optionals exist while a model is converted only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

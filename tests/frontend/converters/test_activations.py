@@ -1,7 +1,5 @@
 """Activations where a plain form cancels, overflows or multiplies infinity by 0, against extended precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Integers divided by what may be 0: nothing ends the process, other quotients are numpy's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

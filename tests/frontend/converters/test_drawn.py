@@ -1,7 +1,5 @@
 """What graphs drawn from ONNX's schemas got wrong: dtypes, ranks and attributes that models seldom have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What graphs with neighbours, more sizes of 0 and ends of ranges got wrong: each a test of its kind."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from typing import Any

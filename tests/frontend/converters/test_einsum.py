@@ -1,7 +1,5 @@
 """Einsum against numpy, and what it becomes: matmuls in the order of least work."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

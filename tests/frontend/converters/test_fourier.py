@@ -1,7 +1,5 @@
 """DFT and STFT against numpy's transforms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

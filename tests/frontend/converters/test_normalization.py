@@ -1,7 +1,5 @@
 """Normalizations of constants and of what has a mean much larger than its deviation, against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Narrow floats: what is summed, or has no narrow form, is computed in float32 and rounded once."""
 
-from __future__ import annotations
-
 import ml_dtypes  # noqa: F401  numpy learns bfloat16
 import numpy as np
 import pytest

@@ -3,8 +3,6 @@
 Scales that are powers of two make the float arithmetic between integers exact, in any order of its sums.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Integer operators against onnxruntime without its graph optimizations, bit by bit, on the CPU and offloaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiled models of a few nodes, for tests of types that onnxruntime has no kernels of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Regions: what cannot cross stays inside, nothing waits for itself, neighbours join, and no more nodes than needed."""
 
-from __future__ import annotations
-
 import graphlib
 
 import numpy as np

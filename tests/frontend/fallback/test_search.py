@@ -1,7 +1,5 @@
 """What no converter takes runs in onnxruntime: the same numbers, and the report says which nodes and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a model file says of itself, against what onnx reads."""
 
-from __future__ import annotations
-
 import onnx
 from onnx import TensorProto, helper
 

@@ -1,7 +1,5 @@
 """Imports of one model at several sizes: what no size decides they have in common, until the last one ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

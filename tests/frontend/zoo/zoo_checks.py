@@ -1,7 +1,5 @@
 """What the tests of the zoo's builders share: shapes of a model's values, and its activations by onnxruntime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The analysis of models: work by closed forms, redundancy with what passes do, all nodes that cannot be compiled."""
 
-from __future__ import annotations
-
 import json
 import math
 

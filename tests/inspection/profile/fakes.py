@@ -1,7 +1,5 @@
 """Profiles made by hand: launches with given times, on a machine of round numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the VM called, from looks before and after; and what looking costs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Facts counted in assembly: AT&T's and Intel's syntax, and a kernel that is compiled here."""
 
-from __future__ import annotations
-
 import pytest
 from tvm.script import tirx as T
 

@@ -1,7 +1,5 @@
 """Which differences of two profiles count, and how their kernels are matched."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Profiles of small models, from the model to the file; no time is asserted."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

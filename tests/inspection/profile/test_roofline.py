@@ -1,7 +1,5 @@
 """The roofline: where points lie, and what the pictures of it say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from xml.etree import ElementTree
 

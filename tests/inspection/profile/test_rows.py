@@ -1,7 +1,5 @@
 """Launches, alone and together: shares, rates, roofs, by closed forms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

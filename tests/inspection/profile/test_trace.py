@@ -1,7 +1,5 @@
 """The trace keeps the rules of the Trace Event Format, and tells of each kernel what is known."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

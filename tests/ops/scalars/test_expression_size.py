@@ -1,7 +1,5 @@
 """How often operators read their operand, against the text of what TVM makes of them."""
 
-from __future__ import annotations
-
 import pytest
 from tvm import tirx
 

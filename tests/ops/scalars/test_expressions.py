@@ -1,7 +1,5 @@
 """Values bound to a name: truth values and what is made of them, read twice, in vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

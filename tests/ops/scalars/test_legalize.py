@@ -1,7 +1,5 @@
 """Elementwise operators in no recipe's kernel: narrow floats are computed in float32 and rounded once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

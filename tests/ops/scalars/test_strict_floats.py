@@ -1,7 +1,5 @@
 """Floats at their edges: NaN, infinities, rounding of sums, in kernels of recipes and in those of TVM's operators."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stated errors of vector_math over all of float32, on every instruction set this CPU runs."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

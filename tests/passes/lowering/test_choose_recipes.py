@@ -1,7 +1,5 @@
 """choose-recipes: the least cost wins, and a recipe that cannot is named with its reason."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

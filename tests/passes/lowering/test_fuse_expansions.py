@@ -1,7 +1,5 @@
 """fuse-expansions: a pointwise and a depthwise convolution become one group where that pays, and only there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import onnx

@@ -1,7 +1,5 @@
 """fuse-products: norms and products of few rows become one kernel where that pays, and only there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

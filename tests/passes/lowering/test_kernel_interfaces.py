@@ -1,7 +1,5 @@
 """Kernels whose buffers are not those of the values they are called with are never built."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """lift-weights: constants become parameters, each once; what no kernel reads stays."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """lower-rest: groups with constants inside, reshapes that are outputs, threads of kernels TVM wrote by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """offload: regions become calls of a driver; numbers stay, and every node has a place and a reason."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

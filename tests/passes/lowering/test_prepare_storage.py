@@ -1,7 +1,5 @@
 """prepare-storage: where decodes go, which conversions vanish, and that no bit of any result changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """schedule-kernels: once a kernel, and a recipe that fails is named with what it failed on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Outputs are written into memory that the caller gives; what no kernel writes is returned."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Views of the arena: another shape of a buffer takes no instruction of the virtual machine, nor does a check."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

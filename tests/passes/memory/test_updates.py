@@ -1,7 +1,5 @@
 """States that a kernel changes in part are updated in place, where nothing needs the old value any more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

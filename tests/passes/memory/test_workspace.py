@@ -1,7 +1,5 @@
 """Buffers of kernels: on the stack, among the activations, or in a thread's pool; the numbers stay what they were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

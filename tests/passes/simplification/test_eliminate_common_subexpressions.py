@@ -1,7 +1,5 @@
 """eliminate-common-subexpressions: what is merged, and what only looks alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """eliminate-dead-code: what goes, what stays, what it says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """fold-affine: structure, numbers against the module before, and refusals with their reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

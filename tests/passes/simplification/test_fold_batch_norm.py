@@ -1,7 +1,5 @@
 """fold-batch-norm: structure, numbers against the module before and float64, and refusals with their reasons."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """fold-constants: structure, values against numpy and TVM, and what it must leave alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

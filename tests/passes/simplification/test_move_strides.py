@@ -1,7 +1,5 @@
 """move-strides: pixels that nothing reads are not computed, and numbers stay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """recognize-activations: the orders that exporters write, and what only looks alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

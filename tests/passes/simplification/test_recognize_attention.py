@@ -1,7 +1,5 @@
 """recognize-attention: every way exporters write it, and what only looks like it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

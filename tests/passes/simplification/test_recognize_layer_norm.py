@@ -1,7 +1,5 @@
 """recognize-layer-norm: the ways to write it, numbers against float64, and refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """reduce-strength: each rule fires where it is exact, and only there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

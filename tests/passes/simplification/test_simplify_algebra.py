@@ -1,7 +1,5 @@
 """simplify-algebra: each rule, its numbers, and what only looks like it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """widen-conv1d: one-dimensional convolutions take the recipes of two-dimensional ones, epilogue and all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

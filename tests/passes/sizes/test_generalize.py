@@ -1,7 +1,5 @@
 """A kernel of each operation, of five of fixed sizes, is exact at any size and touches what is in use only."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rules that masks and positions follow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

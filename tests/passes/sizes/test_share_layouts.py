@@ -1,7 +1,5 @@
 """Programs of fixed sizes read the weights that are stored, unless another packing saves much and adds little."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

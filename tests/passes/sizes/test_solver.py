@@ -1,7 +1,5 @@
 """Expressions of integers at probes: chains of dimensions, products, quotients that probes tell apart or do not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Call sites of lowered programs: order, what is read, which ONNX values are written, in which layout."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 

@@ -1,7 +1,5 @@
 """Decodes in groups: each reader of a stored tensor decodes it, what stores a tensor is the end of a kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The parameter of sizes stands before the results, and extents keep their variables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

@@ -1,7 +1,5 @@
 """Live variables and their readers: what passes ask of each function is computed once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

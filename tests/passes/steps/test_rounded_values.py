@@ -1,7 +1,5 @@
 """What the model itself has in a narrow float: which values and weights are stored so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The proof that a model works row by row: what passes, and what is refused with node and reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Kernels of a recipe whose sizes arrive at run time: built at the bound, cut, and run with memory beyond the sizes
 poisoned."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

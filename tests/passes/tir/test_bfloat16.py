@@ -1,7 +1,5 @@
 """Roundings to bfloat16 in machine code, and several kernels that round in one module."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

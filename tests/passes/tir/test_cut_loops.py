@@ -1,7 +1,5 @@
 """Kernels of real recipes at sizes below their bound, against float64: right where asked for, little done beyond."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

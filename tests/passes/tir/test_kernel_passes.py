@@ -1,7 +1,5 @@
 """Loops over lanes and selects of vectors that TVM's own passes do not take as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

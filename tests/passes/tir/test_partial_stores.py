@@ -1,7 +1,5 @@
 """Kernels without the copy of an operand that their result holds already; and those of which nobody can tell."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

@@ -1,7 +1,5 @@
 """Prefetches of packed weights: as many as were computed, in the machine code; results are equal to the bit."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -29,7 +27,16 @@ from tvm_ext.driver.machine_code import code_of
 from tvm_ext.passes.tir import kernel_passes, prefetches
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.runtime.cpu import why_not_here
-from tvm_ext.schedules.blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, weight_name
+from tvm_ext.schedules.blocked.prefetch import (
+    INPUTS,
+    INTO_L1,
+    INTO_L2,
+    LINE_BYTES,
+    LINES,
+    SHARED_BY,
+    weight_name,
+)
+from tvm_ext.schedules.blocked.problem import Problem
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
@@ -69,6 +76,7 @@ transposed = functools.partial(conv, operator=relax.op.nn.conv2d_transpose)
 STREAMING: dict[str, tuple[Recipe, Callable[[], Group]]] = {
     "conv2d_nchwc": (Conv2dNCHWc(), lambda: conv((1, 32, 9, 9), (48, 32, 3, 3))),
     "conv2d_nchwc, few channels": (Conv2dNCHWc(), lambda: conv((1, 3, 20, 20), (33, 3, 3, 3), residual=True)),
+    "conv2d_nchwc, 1x1": (Conv2dNCHWc(), lambda: conv_group((1, 64, 7, 9), (48, 64, 1, 1))),
     "conv2d_winograd": (Conv2dWinograd(), lambda: conv((1, 32, 29, 29), (40, 32, 3, 3))),
     "dense": (Dense(), lambda: matmul((37, 64), (64, 80))),
     "conv2d_grouped": (Conv2dGrouped(), lambda: conv((1, 64, 7, 7), (64, 32, 3, 3), groups=2)),
@@ -147,8 +155,29 @@ def test_tiles_share_the_lines_of_a_chunk(kernel: str, machine: str) -> None:
     tiles = [loop for loop in loops_of(one.function) if SHARED_BY in loop.annotations]
     for loop in tiles:
         (share,) = annotations_of(tirx.PrimFunc([], loop))
-        assert share[1:] == (step * taps * config["chunk"] // width, -(-step // (LINE_BYTES * int(loop.extent))))
+        spread = int(loop.extent) * iterations_of(problem, taps)
+        each = spread if step % (LINE_BYTES * spread) == 0 else int(loop.extent)
+        assert share[1:] == (step * taps * config["chunk"] // width, -(-step // (LINE_BYTES * each)))
     assert tiles
+
+
+def iterations_of(problem: Problem, taps: int) -> int:
+    """Iterations of the unrolled steps of a block, over which its lines are spread if it has one tap."""
+    return problem.inner // math.gcd(problem.inner, 4) if taps == 1 else 1
+
+
+@pytest.mark.parametrize(("kernel", "machine"), CASES)
+def test_inputs_that_are_read_once_a_tile_are_prefetched_into_l1(kernel: str, machine: str) -> None:
+    """A block ahead, of few lines each; an image of several taps is read several times, rows of a matmul are long."""
+    one = made(kernel, machine)
+    expected = {"conv2d_nchwc, 1x1": [("p0", 63)], "conv2d_winograd": [("v", None)]}.get(kernel, [])
+    loops = [loop for loop in loops_of(one.function) if INPUTS in loop.annotations]
+    assert bool(loops) == bool(expected)
+    for loop, (name, pixels) in zip(loops, expected * len(loops), strict=True):
+        inner, found = one.match.problem.inner, loop.annotations[INPUTS]
+        assert str(found[0]) == name
+        assert pixels is None or int(found[1]) == pixels * inner
+        assert int(found[2]) == -(-one.config["tile_p"] * inner * 4 // LINE_BYTES)
 
 
 @pytest.mark.parametrize(("kernel", "machine"), CASES)
@@ -159,10 +188,13 @@ def test_loops_prefetch_as_many_lines_as_they_are_to(kernel: str, machine: str) 
     lowered = lower_to_loops({"main": one.function}, MACHINES[machine].target())["main"]
     calls = prefetches_of(lowered.body)
     # loops that are cut in parts, full and rest, have those of each part
-    assert expected and len(calls) >= sum(expected) and len(calls) % math.gcd(*expected) == 0
-    locality = 0 if MACHINES[machine].mcpu == "znver5" else 2
-    assert {tuple(int(v) for v in call.args[1:]) for call in calls} == {(0, locality, 1)}
-    assert annotations_of(lowered) == []
+    weights = [call for call in calls if int(call.args[2]) != INTO_L1]
+    assert expected and len(weights) >= sum(expected) and len(weights) % math.gcd(*expected) == 0
+    locality = 0 if MACHINES[machine].mcpu == "znver5" else INTO_L2
+    assert {tuple(int(v) for v in call.args[1:]) for call in weights} == {(0, locality, 1)}
+    inputs = [int(loop.annotations[INPUTS][2]) for loop in loops_of(one.function) if INPUTS in loop.annotations]
+    assert len(calls) - len(weights) >= sum(inputs) and bool(inputs) == (len(calls) > len(weights))
+    assert not any({LINES, INPUTS, SHARED_BY} & set(loop.annotations) for loop in loops_of(lowered))
 
 
 @pytest.mark.parametrize(("rows", "prefetched"), [(1, False), (6, True)])

@@ -1,7 +1,5 @@
 """Whole quotients without a division, against division, around every half."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

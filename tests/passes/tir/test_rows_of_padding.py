@@ -1,7 +1,5 @@
 """Products with rows of padding are left out of tiles that hold no other row: results are equal to the bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tokens that a compiled language model continues with, against float64."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import threading

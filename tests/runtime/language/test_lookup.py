@@ -1,7 +1,5 @@
 """What followed the last tokens before."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.runtime.language.lookup import draft_of

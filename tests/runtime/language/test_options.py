@@ -1,7 +1,5 @@
 """Options of language models: the functions that take them have these defaults, and the command line all of them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages of a shared cache: who has them, and what is known of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tvm_ext.runtime.language.pages import PagePool

@@ -1,7 +1,5 @@
 """Texts of several sequences at once: each the one that is made alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

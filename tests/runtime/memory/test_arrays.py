@@ -1,7 +1,5 @@
 """Where arrays of this library start."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 
 import tvm_ext.runtime.memory.arrays as arrays_module
-from tvm_ext.runtime.memory.arrays import aligned_empty, lend, lent_tensor, zeros
+from tvm_ext.runtime.memory.arrays import aligned_empty, lend, lent_tensor, to_tensor, together, zeros
 
 
 @pytest.mark.parametrize(
@@ -32,6 +30,29 @@ def test_arrays_of_one_mapping_are_zeros_and_apart() -> None:
         array[...] = number + 1
     assert all((a == number + 1).all() for number, a in enumerate(arrays))
     assert zeros([]) == []
+
+
+def test_arrays_together_are_copies_in_memory_of_their_own() -> None:
+    rng = np.random.default_rng(3)
+    odd = rng.standard_normal((7, 11)).astype("float32")[:, ::2]
+    arrays = [odd, np.array(5, "int64"), np.empty((0, 3), "int8"), rng.standard_normal((200, 301)).astype("bfloat16")]
+    copies = together(arrays)
+    for array, copy in zip(arrays, copies, strict=True):
+        assert copy.dtype == array.dtype and copy.shape == array.shape and copy.tobytes() == array.tobytes()
+        assert copy.flags.c_contiguous and not np.shares_memory(array, copy)
+    assert together([]) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int8", "bool"])
+def test_a_tensor_has_the_memory_of_an_aligned_array(dtype: str) -> None:
+    array = aligned_empty((5, 17), np.dtype(dtype))
+    array[...] = np.random.default_rng(1).integers(0, 2, array.shape)
+    tensor = to_tensor(array)
+    assert str(tensor.dtype) == dtype and tensor.data_ptr() == array.ctypes.data
+    values = array.tobytes()
+    del array
+    gc.collect()
+    assert tensor.numpy().tobytes() == values  # it keeps the memory
 
 
 def test_a_tensor_over_an_array_goes_with_it() -> None:

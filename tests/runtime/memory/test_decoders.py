@@ -1,7 +1,5 @@
 """Sessions of decoders: caches of a fixed size, and such as grow, against onnxruntime token by token."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """Looking into the memory of kernels while they run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory of outputs: written again only when nobody can see it any more."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tvm_ext.runtime.memory.output_memory import OutputMemory

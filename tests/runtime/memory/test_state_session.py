@@ -1,7 +1,5 @@
 """Sessions: states that stay between calls, step by step; their memory, their independence, what is refused."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import pickle

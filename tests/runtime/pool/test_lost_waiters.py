@@ -1,7 +1,5 @@
 """The system call of a thread, and the release of what a fork has lost (see also test_threads.py: forks)."""
 
-from __future__ import annotations
-
 import os
 import threading
 

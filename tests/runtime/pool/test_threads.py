@@ -1,7 +1,5 @@
 """Calls from many threads: right answers, a bounded number of OS threads, forks that end."""
 
-from __future__ import annotations
-
 import threading
 import traceback
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How worker threads wait: the option, what it conflicts with, and what the threads do."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

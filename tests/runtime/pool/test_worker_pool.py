@@ -1,7 +1,5 @@
 """TVM's workers: their OS threads, and that a call after a pause leaves their cores as they were."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

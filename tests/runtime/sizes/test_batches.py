@@ -1,7 +1,5 @@
 """Batches composed of the sizes that programs were made for: which pieces, and how they are read and written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

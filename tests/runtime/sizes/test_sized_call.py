@@ -1,7 +1,5 @@
 """Calls of programs that are planned at bounds: each works on arrays of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

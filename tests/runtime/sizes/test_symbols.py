@@ -1,7 +1,5 @@
 """Sizes known at run time: dimensions as text, what inputs say of symbols, and what artifacts may say."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.core.errors import InputError, OptionError

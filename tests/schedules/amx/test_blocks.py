@@ -1,7 +1,5 @@
 """Work on tiles is cut so that each thread copies the rows that its pixels read, and no pixel is left out."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

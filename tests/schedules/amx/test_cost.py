@@ -1,7 +1,5 @@
 """Estimates of kernels on tiles: what threads share follows from bytes, and more work costs more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

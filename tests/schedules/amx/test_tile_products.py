@@ -1,7 +1,5 @@
 """Tile registers: their shapes, the machine code of CPUs that have them, and weights packed for them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What threads share of a blocked reduction."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The transforms are exact in exact arithmetic; the weight layout holds G g G^T."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of caches against numpy: odd sizes, every option, run-time extents; nothing behind the length is read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

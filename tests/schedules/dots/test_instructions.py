@@ -1,7 +1,5 @@
 """Dot-product instructions: what they are asked for, and their products element by element."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

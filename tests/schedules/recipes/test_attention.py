@@ -1,7 +1,5 @@
 """Attention with online softmax against float64."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Concatenation along axes of run-time sizes: each operand behind what is in use of those before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

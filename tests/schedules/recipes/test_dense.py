@@ -1,7 +1,5 @@
 """Packed matmul against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matmul on tile registers: machine code against its plain twin, and both against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

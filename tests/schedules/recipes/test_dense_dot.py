@@ -1,7 +1,5 @@
 """Matmul by dot-product instructions: exact sums of integers, bfloat16 within its rounding, the plain twins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every scalar operator, broadcasting and layouts, against float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

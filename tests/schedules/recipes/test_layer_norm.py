@@ -1,7 +1,5 @@
 """Layer norm and RMS norm against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layout transforms move every element and nothing else."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Take against numpy: every axis, indices out of bounds, epilogues, refusals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A copy between two layouts is described by the fewest axes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

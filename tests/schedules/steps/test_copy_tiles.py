@@ -1,7 +1,5 @@
 """Tiles cover an axis, leave nothing out, and stay in their blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tvm_ext.core.layout import Layout

@@ -1,7 +1,5 @@
 """Sums over no elements are what they start from, whatever was in memory before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scheduling steps: how loops are shared among threads."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

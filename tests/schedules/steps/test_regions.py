@@ -1,7 +1,5 @@
 """Concat, slice and pad move the right elements, in every layout their operands come in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

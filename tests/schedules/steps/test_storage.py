@@ -1,7 +1,5 @@
 """Every recipe that computes in float32, with operands and results that are stored in narrow floats and in 8 bits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -290,6 +288,20 @@ def test_a_scale_for_each_channel_of_the_data(blocked: bool, rng: np.random.Gene
     assert np.array_equal(got, np.clip(2 * x.astype("int32"), -128, 127))
 
 
+def cast(x: np.ndarray, dtype: str, machine: Machine) -> np.ndarray:
+    group = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, dtype)), dtype=x.dtype.name)
+    return run_narrow(Elementwise(), group, [x], machine)
+
+
+def check_rounding(x: np.ndarray, dtype: str, numbers: np.ndarray, machine: Machine) -> None:
+    """These numbers of x become the same bits as numpy's, and each NaN one."""
+    got = cast(x, dtype, machine)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = x.astype(got.dtype)
+    assert np.array_equal(got.view("uint16")[numbers], wanted.view("uint16")[numbers])
+    assert np.all(np.isnan(got[np.isnan(x)].astype("float32")))
+
+
 def test_rounds_to_bfloat16_as_ieee_does(machine: Machine, rng: np.random.Generator) -> None:
     """All kinds of numbers: ties, overflow to infinity, denormal numbers, infinities and NaN."""
     bits = rng.integers(0, 1 << 32, 4096, dtype="uint32")
@@ -297,17 +309,13 @@ def test_rounds_to_bfloat16_as_ieee_does(machine: Machine, rng: np.random.Genera
     bits[-1] = 0x7FFFFFFF  # a NaN whose rounding would carry into the sign
     special = np.array([0.0, -0.0, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-40, -1e-40, np.nan], "float32")
     x = np.concatenate([bits.view("float32"), special])
-    group = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, "bfloat16")))
-    got = run_narrow(Elementwise(), group, [x], machine)
-    with np.errstate(over="ignore", invalid="ignore"):
-        wanted = x.astype(BF16)
     numbers = ~np.isnan(x)
     if "avx512bf16" in machine.features:  # its instruction takes denormal numbers for zero
         numbers &= (np.abs(x) >= 2.0**-126) | (x == 0)
-    assert np.array_equal(got.view("uint16")[numbers], wanted.view("uint16")[numbers])
-    assert np.all(np.isnan(got[np.isnan(x)].astype("float32")))
-    back = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, "float32")), dtype="bfloat16")
-    assert np.array_equal(run_narrow(Elementwise(), back, [wanted], machine), wanted.astype("float32"), equal_nan=True)
+    check_rounding(x, "bfloat16", numbers, machine)
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = x.astype(BF16)
+    np.testing.assert_array_equal(cast(narrow, "float32", machine), narrow.astype("float32"))
 
 
 def test_rounds_to_float16_as_ieee_does(machine: Machine, rng: np.random.Generator) -> None:
@@ -319,15 +327,8 @@ def test_rounds_to_float16_as_ieee_does(machine: Machine, rng: np.random.Generat
     special = np.array([65504, 65519.996, 65520, 1e9, 3.4e38, np.inf, np.nan, 1e-40, 2.0**-25, 2.0**-24], "float32")
     random = rng.integers(0, 1 << 32, 4096, dtype="uint32").view("float32")
     x = np.concatenate([finite, ties, *near, special, -special, random])
-    with np.errstate(over="ignore", invalid="ignore"):
-        wanted = x.astype("float16")
-    group = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, "float16")))
-    got = run_narrow(Elementwise(), group, [x], machine)
-    numbers = ~np.isnan(x)
-    assert np.array_equal(got.view("uint16")[numbers], wanted.view("uint16")[numbers])
-    assert np.all(np.isnan(got[np.isnan(x)].astype("float32")))
-    back = make_group("elementwise", [halves.shape], lambda x: (yield relax.op.astype(x, "float32")), dtype="float16")
-    got = run_narrow(Elementwise(), back, [halves], machine)
+    check_rounding(x, "float16", ~np.isnan(x), machine)
+    got = cast(halves, "float32", machine)
     np.testing.assert_array_equal(got, halves.astype("float32"))
     numbers = ~np.isnan(halves)
     assert np.array_equal(np.signbit(got[numbers]), np.signbit(halves[numbers]))

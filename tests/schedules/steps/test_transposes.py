@@ -1,7 +1,5 @@
 """Transposes in registers: every element lands where numpy's does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedules without TVM's checks of Python types: the same kernels, and wrong types are refused all the same."""
 
-from __future__ import annotations
-
 import pytest
 import tvm_ffi
 from tvm import te

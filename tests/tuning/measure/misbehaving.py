@@ -1,7 +1,5 @@
 """A recipe for relu whose configuration says how it misbehaves; workers import it as a plugin."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -1,7 +1,5 @@
 """Python processes whose end no wait overlooks; of them, a tracker and servers of TVM's RPC on loopback."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

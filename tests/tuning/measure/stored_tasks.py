@@ -1,7 +1,5 @@
 """Small tasks of every dtype that tensors are stored in, for each recipe that has an instruction for it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.emulation.execution import MACHINE

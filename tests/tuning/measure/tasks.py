@@ -1,7 +1,5 @@
 """Tasks for tests of measuring: what measurers see of a task, and nothing else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +15,7 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 
 PLUGIN = "tests.tuning.measure.misbehaving"
-#: Takes times from here: number of the candidate -> seconds of a call in its first round, its second one, ...
+#: Takes times from here: number of the candidate, of each four -> seconds of a call in its first round, its second, ...
 TOLD = "tests.tuning.measure.told_times"
 SECONDS, CALLS = {0: (1.0, 1.0, 1.0), 1: (2.0, 1.05, 1.05), 2: (1.0,), 3: (1.3,)}, 10
 

@@ -1,7 +1,5 @@
 """Arguments of kernels: random values, packing, cold copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

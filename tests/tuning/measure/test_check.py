@@ -1,7 +1,5 @@
 """Tolerances and comparing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tvm import te

@@ -1,7 +1,5 @@
 """Arrays of every stored dtype, kept in files and lent to kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """The kernel that asks for tiles gets the answer that this process gets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import tvm

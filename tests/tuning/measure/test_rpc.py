@@ -1,12 +1,11 @@
 """Measuring through a tracker and servers on loopback; one of them is killed."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,10 +13,11 @@ from unittest.mock import Mock
 import pytest
 
 from tests.emulation import FOLDER, GRANTED
-from tests.emulation.execution import ON_HARDWARE
+from tests.emulation.execution import MACHINE, ON_HARDWARE
 from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Recipe
 from tvm_ext.tuning.measure import MeasureError, RPCMeasurer
 
 from .processes import KEY, SERVER, Process, tracked
@@ -30,21 +30,54 @@ pytest.importorskip("tornado")
 _EMULATING = f"from tests.emulation import granted\ngranted.emulate()\n{SERVER}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fleet() -> Iterator[tuple[int, Sequence[Process]]]:
-    """A tracker's port, and three servers."""
-    with tracked(3) as found:
+    """A tracker's port, and two servers, which the last test that uses them ends."""
+    with tracked(2) as found:
         yield found
 
 
-def how(*names: str) -> list[dict[str, Any]]:
-    return [{"how": name, "n": i} for i, name in enumerate(names)]
+def measurer_of(port: int, machine: Machine, **options: Any) -> RPCMeasurer:
+    return RPCMeasurer(machine, "127.0.0.1", port, KEY, 1, **options)
+
+
+def check_all(measurer: RPCMeasurer, recipes: Sequence[Recipe], kinds: Sequence[str]) -> None:
+    for recipe, kind in zip(recipes, kinds, strict=True):
+        one = stored(recipe, kind, threads=2)
+        found = list(measurer.measure(one.task, one.configs))
+        assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
+
+
+def test_a_server_asks_for_tile_registers(fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of TVM's; where it emulates, what it asks Linux is asked, and not answered by it."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    servers, plugins = (nullcontext(fleet), []) if ON_HARDWARE else (tracked(1, _EMULATING), [GRANTED])
+    machine = MACHINE.with_threads(2)
+    with servers as (port, _), measurer_of(port, machine, plugins=plugins, run_timeout=60) as measurer:
+        check_all(measurer, TILES, ("bf16", "u8"))
+    assert ON_HARDWARE or all((tmp_path / INSTRUCTIONS[kind]).exists() for kind in ("bf16", "u8"))
+
+
+@pytest.mark.skipif(ON_HARDWARE, reason="this CPU has tile registers")
+def test_a_server_without_tile_registers_is_said(fleet) -> None:
+    one = stored(TILES[0], "bf16", threads=2)
+    with (
+        measurer_of(fleet[0], one.machine) as measurer,
+        pytest.raises(MeasureError, match=f"a server under key '{KEY}': Linux gives this process no AMX"),
+    ):
+        list(measurer.measure(one.task, one.configs))
+
+
+@needs["bf16"]
+def test_bfloat16_goes_there_and_back(fleet) -> None:
+    with measurer_of(fleet[0], Machine.detect().with_threads(2)) as measurer:
+        check_all(measurer, DOTS, ("bf16", "bf16"))
 
 
 def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
     port, servers = fleet
     machine, before = Machine.detect(), set(children())
-    configs = how(*["right", "wrong"] * 12)
+    configs = [{"how": name, "n": n} for n, name in enumerate(["right", "wrong"] * 12)]
     with RPCMeasurer(machine, "127.0.0.1", port, KEY, plugins=[PLUGIN], run_timeout=10) as measurer:
         found = []
         for one in measurer.measure(misbehaving(machine), configs):
@@ -59,43 +92,9 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
                 assert one.error == ("" if one.config["how"] == "right" else "wrong"), one
                 assert bool(one.costs) == (one.error == "")
         servers[0].end()
-        servers[2].end()
         with pytest.raises(MeasureError, match=f"no server under key '{KEY}'"):
-            list(RPCMeasurer(machine, "127.0.0.1", port, KEY).measure(misbehaving(machine), configs))
-    assert set(children()) <= before | {server.pid for server in servers}
-
-
-def test_a_server_asks_for_tile_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two servers of TVM's; where they emulate, what they ask Linux is asked, and not answered by it."""
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    plugins, code = ([], SERVER) if ON_HARDWARE else ([GRANTED], _EMULATING)
-    with tracked(2, code) as (port, _):
-        for recipe, kind in zip(TILES, ("bf16", "u8"), strict=True):
-            one = stored(recipe, kind, threads=2)
-            with RPCMeasurer(one.machine, "127.0.0.1", port, KEY, plugins=plugins, run_timeout=60) as measurer:
-                found = list(measurer.measure(one.task, one.configs))
-            assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
-    assert ON_HARDWARE or all((tmp_path / INSTRUCTIONS[kind]).exists() for kind in ("bf16", "u8"))
-
-
-@pytest.mark.skipif(ON_HARDWARE, reason="this CPU has tile registers")
-def test_a_server_without_tile_registers_is_said() -> None:
-    one = stored(TILES[0], "bf16", threads=2)
-    with (
-        tracked(1) as (port, _),
-        RPCMeasurer(one.machine, "127.0.0.1", port, KEY) as measurer,
-        pytest.raises(MeasureError, match=f"a server under key '{KEY}': Linux gives this process no AMX"),
-    ):
-        list(measurer.measure(one.task, one.configs))
-
-
-@needs["bf16"]
-def test_bfloat16_goes_there_and_back(fleet) -> None:
-    for recipe in DOTS:
-        one = stored(recipe, "bf16", threads=2)
-        with RPCMeasurer(one.machine, "127.0.0.1", fleet[0], KEY) as measurer:
-            found = list(measurer.measure(one.task, one.configs))
-        assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
+            measurer_of(port, machine)
+    assert set(children()) <= before
 
 
 def test_one_that_ends_by_itself_is_reported_with_its_words() -> None:

@@ -1,7 +1,5 @@
 """Temporary folders: removed by their process, or by the next one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tvm_ext.tuning.measure.scratch import Scratch, remove_abandoned

@@ -1,7 +1,5 @@
 """Repeats: how many, which arguments, and when to give up; with a function that takes no time worth a name."""
 
-from __future__ import annotations
-
 import math
 import time
 

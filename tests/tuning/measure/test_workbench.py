@@ -1,7 +1,5 @@
 """A workbench in this process: tasks of every stored dtype are built, run and checked."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Workers in processes of their own: each asks Linux for the tile registers that its machine's kernels need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

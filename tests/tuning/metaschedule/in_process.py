@@ -1,7 +1,5 @@
 """A measurer for tests: builds, checks and times candidates in this process, one after the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Small kernels of every blocked recipe, for tests: odd numbers of channels, pixels and rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax, te

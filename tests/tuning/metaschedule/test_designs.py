@@ -1,7 +1,5 @@
 """Designs of the blocked recipes: every sampled schedule computes what the unscheduled kernel does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tvm.s_tir import Schedule

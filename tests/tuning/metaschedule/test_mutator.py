@@ -1,7 +1,5 @@
 """The mutator of categorical decisions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm.s_tir import Schedule

@@ -1,8 +1,7 @@
 """Sessions: what gets into the database, what does not, and what a session finds of the one before."""
 
-from __future__ import annotations
-
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,13 +40,24 @@ def seconds_of(line: Any) -> list[float]:
     return list(line[1][1])
 
 
-def test_the_database_is_a_standard_one(tmp_path: Path) -> None:
-    trials: list[Trial] = []
-    summary = tune(tmp_path, 6, progress=trials.append)
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of a session of six trials, to be read; `copy` is one to be changed."""
+    folder, trials = tmp_path_factory.mktemp("session"), list[Trial]()
+    summary = tune(folder, 6, progress=trials.append)
     assert (summary.trials, summary.kernels["k"].space, summary.kernels["k"].errors) == (6, "recipes", {})
     assert [t.number for t in trials] == [1, 2, 3, 4, 5, 6]
     assert trials[-1].best == pytest.approx(1 / 6)
-    stored = JSONDatabase(str(tmp_path / WORKLOADS), str(tmp_path / RECORDS))
+    return folder
+
+
+@pytest.fixture
+def copy(session: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(session, tmp_path, dirs_exist_ok=True))
+
+
+def test_the_database_is_a_standard_one(session: Path) -> None:
+    stored = JSONDatabase(str(session / WORKLOADS), str(session / RECORDS))
     assert len(stored) == 6
     mod = normalized(blocked_workload("dense", MACHINE).function)
     best = stored.query_tuning_record(mod, MACHINE.target(), "main")
@@ -70,11 +80,10 @@ def test_the_best_schedule_is_found_again_bit_for_bit(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours, run(normalized(function), arguments, MACHINE.target()), rtol=1e-4, atol=1e-4)
 
 
-def test_a_kernel_of_a_compile_is_found_whatever_its_attributes(tmp_path: Path) -> None:
-    tune(tmp_path, 2)
+def test_a_kernel_of_a_compile_is_found_whatever_its_attributes(session: Path) -> None:
     function = blocked_workload("dense", MACHINE).function
     noted = function.with_attr({"global_symbol": "matmul_3", "op_pattern": 8, "tvm_ext.recipe": "dense"})
-    assert MetaScheduleDatabase(tmp_path).find(noted, MACHINE).schedule is not None
+    assert MetaScheduleDatabase(session).find(noted, MACHINE).schedule is not None
 
 
 def test_a_wrong_candidate_is_a_failed_one(tmp_path: Path) -> None:
@@ -129,16 +138,15 @@ def test_a_session_that_is_stopped_goes_on(tmp_path: Path, stop: type[BaseExcept
     assert len(traces) == len(set(traces)) == 9
 
 
-def test_a_line_that_a_kill_cut_off_costs_that_line(tmp_path: Path) -> None:
-    tune(tmp_path, 3)
-    text = (tmp_path / RECORDS).read_text()
-    (tmp_path / RECORDS).write_text(text[:-40])
-    database = MetaScheduleDatabase(tmp_path)
+def test_a_line_that_a_kill_cut_off_costs_that_line(copy: Path) -> None:
+    text = (copy / RECORDS).read_text()
+    (copy / RECORDS).write_text(text[:-40])
+    database = MetaScheduleDatabase(copy)
     assert database.find(blocked_workload("dense", MACHINE).function, MACHINE).schedule is not None
     assert len(database.problems) == 1
-    summary = tune(tmp_path, 2)
-    assert (summary.repaired, summary.kernels["k"].known) == (1, 2)
-    assert len(lines(tmp_path)) == 4
+    summary = tune(copy, 2)
+    assert (summary.repaired, summary.kernels["k"].known) == (1, 5)
+    assert len(lines(copy)) == 7
 
 
 @pytest.mark.long
@@ -150,26 +158,13 @@ def test_a_small_space_is_used_up(tmp_path: Path) -> None:
     assert len(set(traces)) == len(traces) == first.trials
 
 
-def test_rules_tune_any_function(tmp_path: Path) -> None:
+def test_rules_tune_any_function_and_the_kernel_of_a_recipe(tmp_path: Path) -> None:
     function = matmul(16, 24, 8)
-    summary = tune_kernels({"mine": function}, MACHINE, tmp_path, 3, measurer=InProcess(MACHINE), space="rules")
-    assert (summary.trials, summary.kernels["mine"].space) == (3, "rules")
+    kernels = {"mine": function, "k": blocked_workload("conv2d_nchwc", MACHINE)}
+    summary = tune_kernels(kernels, MACHINE, tmp_path, 4, measurer=InProcess(MACHINE), space="rules")
+    assert [(one.space, one.errors, one.trials) for one in summary.kernels.values()] == [("rules", {}, 2)] * 2
     assert summary.kernels["mine"].flops == 2 * 16 * 24 * 8
     assert MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule is not None
-
-
-def test_rules_take_a_recipes_kernel_too(tmp_path: Path) -> None:
-    summary = tune(tmp_path, 2, InProcess(MACHINE), "conv2d_nchwc", space="rules")
-    assert (summary.kernels["k"].space, summary.kernels["k"].errors) == ("rules", {})
-
-
-@pytest.mark.long
-def test_several_kernels_share_the_trials(tmp_path: Path) -> None:
-    kernels = {name: blocked_workload(name, MACHINE) for name in ("dense", "batch_matmul")}
-    summary = tune_kernels(kernels, MACHINE, tmp_path, 12, measurer=InProcess(MACHINE, lambda n: 1.0 / n))
-    assert all(one.trials > 0 for one in summary.kernels.values())
-    assert len(lines(tmp_path, WORKLOADS)) == 2
-    assert {line[0] for line in lines(tmp_path)} == {0, 1}
 
 
 def test_nothing_is_printed_and_nothing_slow_imported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -199,14 +194,15 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_over_the_measuring_pool(tmp_path: Path) -> None:
+def test_several_kernels_share_the_trials_of_a_measuring_pool(tmp_path: Path) -> None:
+    kernels = {name: blocked_workload(name, MACHINE) for name in ("conv2d_nchwc", "conv2d_winograd", "batch_matmul")}
     with LocalMeasurer(MACHINE, cold=COLD) as pool:
-        for name in ("conv2d_nchwc", "conv2d_winograd", "batch_matmul"):
-            summary = tune(tmp_path / name, 4, pool, name)
-            assert (summary.trials, summary.kernels["k"].errors) == (4, {})
-            assert 0 < summary.measuring < summary.seconds
-            found = MetaScheduleDatabase(tmp_path / name).find(blocked_workload(name, MACHINE).function, MACHINE)
-            assert 0 < found.seconds < 1
+        summary = tune_kernels(kernels, MACHINE, tmp_path, 12, measurer=pool)
+    assert summary.trials == 12 and 0 < summary.measuring < summary.seconds
+    assert all(one.trials > 0 and one.errors == {} for one in summary.kernels.values())
+    assert len(lines(tmp_path, WORKLOADS)) == 3 and {line[0] for line in lines(tmp_path)} == {0, 1, 2}
+    database = MetaScheduleDatabase(tmp_path)
+    assert all(0 < database.find(kernel.function, MACHINE).seconds < 1 for kernel in kernels.values())
 
 
 @pytest.mark.parametrize(
@@ -216,11 +212,10 @@ def test_every_kernel_gets_a_batch(trials: int, kernels: int, batch: int) -> Non
     assert batch_of(trials, kernels) == batch
 
 
-def test_records_of_another_machine_are_not_those_of_this_one(tmp_path: Path) -> None:
-    tune(tmp_path, 3)
+def test_records_of_another_machine_are_not_those_of_this_one(copy: Path) -> None:
     other = MACHINE.with_threads(1)
     kernels = {"k": blocked_workload("dense", MACHINE)}
-    summary = tune_kernels(kernels, other, tmp_path, 1, measurer=InProcess(other, lambda _: 7.0), space="rules")
+    summary = tune_kernels(kernels, other, copy, 1, measurer=InProcess(other, lambda _: 7.0), space="rules")
     assert (summary.kernels["k"].known, summary.kernels["k"].best) == (0, 7.0)
 
 

@@ -1,7 +1,5 @@
 """Policies of knobs against AutoTVM's rules, written down again here as plain products."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Spaces: numbers of points, filters, sampling, rows of AutoTVM's logs; large ones are never listed."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

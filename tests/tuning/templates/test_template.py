@@ -1,7 +1,5 @@
 """Templates: their tasks, and every kind of configuration built and compared with numpy."""
 
-from __future__ import annotations
-
 import json
 import math
 import textwrap

@@ -1,7 +1,5 @@
 """Tasks for tuners that take no hardware: spaces with formulas for the seconds."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What holds for every tuner: legal points only, none twice, all of them in the end, the same ones by the same seed."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -1,7 +1,5 @@
 """Beam search visits the extensions of its best, knob by knob, and nothing else until it is stuck."""
 
-from __future__ import annotations
-
 from tvm_ext.core.recipe import Config
 from tvm_ext.tuning.tuners import make_tuner
 

@@ -1,7 +1,5 @@
 """The learnt tuner: better than chance, warmed by other tasks, cheap enough to run beside measurements."""
 
-from __future__ import annotations
-
 import builtins
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Tiny models, each with one thing that can go wrong, and their weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 

@@ -1,7 +1,5 @@
 """Planted bugs: each breaks one thing of the compiler the way such things break, in a model that uses it."""
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Delta debugging: one culprit, several, and how many trials it takes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

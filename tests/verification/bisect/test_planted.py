@@ -1,7 +1,5 @@
 """Planted bugs: bisect names each of them exactly, by its kind and with every kind tried in turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

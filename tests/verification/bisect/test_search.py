@@ -1,7 +1,5 @@
 """The search: statuses, several culprits, what is said, and errors."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Passes of another package, as entry points bring them: one that is wrong, and two of which one spoils the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm

@@ -84,7 +84,7 @@ class Compiler:
             options = replace(self._options_for(shapes, any_size), threads_wait=None)
             try:
                 self._ask(pickle.dumps((options, str(path))))
-                return load(path, mapped=True, threads_wait=self._options.threads_wait)
+                return load(path, threads_wait=self._options.threads_wait)
             except ToolError:
                 return self.here(shapes, any_size)
 

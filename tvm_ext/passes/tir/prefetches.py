@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
-from ...schedules.blocked.prefetch import INTO_L2, LINE_BYTES, LINES, SHARED_BY, prefetch
+from ...schedules.blocked.prefetch import INPUTS, INTO_L1, INTO_L2, LINE_BYTES, LINES, SHARED_BY, prefetch
 
 #: Non-temporal: it fills L1, then L2, and, once evicted, not L3, on AMD's Zen. On a Zen 5 that pays: a stream through
 #: L3 that no call finds again takes half as long again for seconds at a time (14x14 layers of ResNet-18 250 us, or
@@ -41,7 +41,8 @@ def insert() -> tvm.transform.Pass:
             lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
             return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
-        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, shared)))
+        body = tvm_ffi.structural_map(function.body, (tirx.For, shared))
+        return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.InsertPrefetches")
 
@@ -62,12 +63,26 @@ def _prefetching(loop: tirx.For, share: Any, passing: int) -> tirx.For:
     if LINES not in loop.annotations:
         return loop
     name, ahead, lines, passes = loop.annotations[LINES]
-    weight, index = _first_load(loop, str(name))
-    per_line = LINE_BYTES * 8 // tvm.DataType(str(weight.ty.dtype)).bits
-    first = index + int(ahead) + share * (int(lines) * per_line)
-    locality = passing if int(passes) else INTO_L2
-    asks = [tirx.Evaluate(prefetch(weight, [first + line * per_line], locality)) for line in range(int(lines))]
-    return _with_body(loop, tirx.SeqStmt([*asks, loop.body]), LINES)
+    return _asking(loop, LINES, name, ahead, lines, share * int(lines), passing if int(passes) else INTO_L2)
+
+
+def _prefetching_inputs(loop: tirx.For) -> tirx.For:
+    if INPUTS not in loop.annotations:
+        return loop
+    name, ahead, lines = loop.annotations[INPUTS]
+    return _asking(loop, INPUTS, name, ahead, lines, 0, INTO_L1)
+
+
+def _asking(
+    loop: tirx.For, annotation: str, name: Any, ahead: Any, lines: Any, skipped: Any, locality: int
+) -> tirx.For:
+    """The loop with prefetches of so many lines before its body: `skipped` lines behind the element that lies `ahead`
+    of the first that the body reads."""
+    buffer, index = _first_load(loop, str(name))
+    per_line = LINE_BYTES * 8 // tvm.DataType(str(buffer.ty.dtype)).bits
+    first = index + int(ahead) + skipped * per_line
+    asks = [tirx.Evaluate(prefetch(buffer, [first + line * per_line], locality)) for line in range(int(lines))]
+    return _with_body(loop, tirx.SeqStmt([*asks, loop.body]), annotation)
 
 
 def _first_load(loop: tirx.For, name: str) -> tuple[Any, Any]:

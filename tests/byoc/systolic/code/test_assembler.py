@@ -1,7 +1,5 @@
 """Assembler text: round trip, a program written by hand, and lines that are none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

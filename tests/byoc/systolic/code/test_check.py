@@ -1,7 +1,5 @@
 """Every bound of a program, each broken once: the error names the instruction and what was expected."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

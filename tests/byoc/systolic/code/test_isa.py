@@ -1,7 +1,5 @@
 """Binary form of instructions: round trip of random ones, every field's range, what does not decode."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bytes of a program: round trip, checksum, and 1,000 changed programs whose checksum was made anew."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

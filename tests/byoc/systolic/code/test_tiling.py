@@ -1,7 +1,5 @@
 """The search for tilings: what it takes is legal, what it counts is right, what it finds is near the best."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Random programs of int8 with all instructions that the hardware has, on accelerators of odd sizes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

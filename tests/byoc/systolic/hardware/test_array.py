@@ -1,7 +1,5 @@
 """The array in Amaranth against the stepper: registers of every PE and the accumulator memory, after every clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole programs on the chip in Amaranth: values of the functional view, cycles of the timing view."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

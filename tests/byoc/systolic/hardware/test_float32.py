@@ -1,7 +1,5 @@
 """float32 arithmetic in gates against numpy, bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

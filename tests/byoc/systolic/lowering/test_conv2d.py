@@ -1,7 +1,5 @@
 """Convolutions against their definition in float64, with every epilogue; and what is refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Matmuls of every form against float64 numpy: shapes, batches, transposed operands, epilogues; and what is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Forms against numpy's own broadcasting: every element of every matrix lies where the form says."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pooling, sums of quantized tensors and what only changes a scale, against their definitions; and what is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Zero points folded into constants: numbers against the definition, at the edges of the range too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Regions of several composites, their facts, what is remembered, and the traps of whole models."""
 
-from __future__ import annotations
-
 import gc
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """The table of layers against the timing it is made of, and SCALE-Sim's columns."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The roofline: figures by hand, its text, and a picture with a dot a layer."""
 
-from __future__ import annotations
-
 from typing import Any
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Sweeps against whole programs: layers timed alone, equal ones once, add up to what the whole takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The edges of the array: skew, ports, accumulator memory."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tvm_ext.byoc.systolic.simulation.array_edges import AccumulatorMemory, Port, Skew, padded

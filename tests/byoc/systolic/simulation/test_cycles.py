@@ -1,7 +1,5 @@
 """Closed forms of the array's cycles, against SCALE-Sim's printed results and against counting by hand."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

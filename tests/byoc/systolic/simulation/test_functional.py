@@ -1,7 +1,5 @@
 """Numbers of the functional view against numpy: GEMMs, int32 that wraps, batches; and what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Registers of the output-stationary array, clock by clock, against values worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tvm_ext.byoc.systolic.simulation.output_array import OutputArray

@@ -1,7 +1,5 @@
 """Order of execution by tokens, deadlocks with their cause, and races."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

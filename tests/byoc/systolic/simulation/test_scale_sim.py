@@ -1,7 +1,5 @@
 """Double buffers at a bandwidth, against what SCALE-Sim printed and against counting by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The register-by-register array: its values against numpy, its clocks against the closed forms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The timing view: bounds that hold for every program, what double buffering brings, the sums, deadlock, the trace."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

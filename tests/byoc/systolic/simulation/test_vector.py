@@ -1,7 +1,5 @@
 """The vector unit against float64 formulas and those of ONNX, as epilogues of a layer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nodes of one operator in a model, each with inputs of its own, against onnxruntime's kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Activations of com.microsoft against onnxruntime; those that its CPU lacks against float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import special

@@ -1,7 +1,5 @@
 """Attention, QAttention and MultiHeadAttention against onnxruntime: masks of every form, pasts, biases, odd sizes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

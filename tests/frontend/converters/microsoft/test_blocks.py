@@ -1,7 +1,5 @@
 """Weights of a few bits in blocks against onnxruntime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """GroupQueryAttention and RotaryEmbedding against onnxruntime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

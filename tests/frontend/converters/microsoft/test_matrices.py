@@ -1,7 +1,5 @@
 """Matrix products, inverses, distances and spectra of com.microsoft against onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Normalizations of com.microsoft against onnxruntime; groups, which its CPU lacks, against float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PagedAttention, which onnxruntime has no CPU kernel of, against its GroupQueryAttention, a sequence at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quantized operators of com.microsoft against onnxruntime; scales are powers of two, so that the floats are exact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

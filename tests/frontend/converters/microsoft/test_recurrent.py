@@ -1,7 +1,5 @@
 """DynamicQuantizeLSTM against onnxruntime, of one sequence: of several it may quantize parts of a batch apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

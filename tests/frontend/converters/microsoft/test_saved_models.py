@@ -1,7 +1,5 @@
 """Models that onnxruntime saved after its optimizations and quantizations: each compiles, and agrees with it."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Callable

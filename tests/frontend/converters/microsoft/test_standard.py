@@ -1,7 +1,5 @@
 """Operators of com.microsoft that ONNX has too, against onnxruntime or, where its CPU lacks them, against ONNX's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ensembles of random trees against onnxruntime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -187,30 +185,28 @@ def test_inner_nodes_and_leaves_apart(dtype: str) -> None:
     agree("TreeEnsemble", case(x, **parts), domain=ML)
 
 
-def test_a_circle_is_refused() -> None:
-    parts: dict[str, Any] = {
-        "nodes_treeids": [0] * 4, "nodes_nodeids": [0, 1, 2, 3], "nodes_featureids": [0] * 4,
-        "nodes_values": [0.0] * 4, "nodes_modes": [*["BRANCH_LEQ"] * 3, "LEAF"], "nodes_truenodeids": [1, 2, 1, 0],
-        "nodes_falsenodeids": [3, 3, 3, 0], "target_treeids": [0], "target_nodeids": [3], "target_ids": [0],
-        "target_weights": [1.0],
-    }  # fmt: skip
-    with pytest.raises(UnsupportedError, match="lead in a circle"):
-        imported(built("TreeEnsembleRegressor", [case(rows(rng_of(7)), **parts)], ML, "float32")[0])
+CIRCLE = {
+    "nodes_treeids": [0] * 4, "nodes_nodeids": [0, 1, 2, 3], "nodes_featureids": [0] * 4,
+    "nodes_values": [0.0] * 4, "nodes_modes": [*["BRANCH_LEQ"] * 3, "LEAF"], "nodes_truenodeids": [1, 2, 1, 0],
+    "nodes_falsenodeids": [3, 3, 3, 0], "target_treeids": [0], "target_nodeids": [3], "target_ids": [0],
+    "target_weights": [1.0],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [("nodes_falsenodeids", [9, 0, 0], "lead to some that there are not"), ("nodes_featureids", [0], r"state \[1, 3\]"),
-     ("nodes_featureids", [FEATURES, 0, 0], "features up to 7 of rows of 7"),
-     ("target_ids", [0, 3], "for target 3 of 1"), ("base_values", [1.0, 2.0], "2 base_values for 1 targets"),
-     ("nodes_modes", ["BRANCH_UP", "LEAF", "LEAF"], "BRANCH_UP"), ("target_nodeids", [1, 5], "a weight of node 5")],
+    ("damage", "text"),
+    [(CIRCLE, "lead in a circle"), ({"nodes_falsenodeids": [9, 0, 0]}, "lead to some that there are not"),
+     ({"nodes_featureids": [0]}, r"state \[1, 3\]"),
+     ({"nodes_featureids": [FEATURES, 0, 0]}, "features up to 7 of rows of 7"),
+     ({"target_ids": [0, 3]}, "for target 3 of 1"), ({"base_values": [1.0, 2.0]}, "2 base_values for 1 targets"),
+     ({"nodes_modes": ["BRANCH_UP", "LEAF", "LEAF"]}, "BRANCH_UP"), ({"target_nodeids": [1, 5]}, "a weight of node 5")],
 )  # fmt: skip
-def test_damaged_trees_are_refused(name: str, value: list[Any], text: str) -> None:
+def test_damaged_trees_are_refused(damage: dict[str, list[Any]], text: str) -> None:
     parts: dict[str, Any] = {
         "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0] * 3, "nodes_values": [0.0] * 3,
         "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
         "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0], "target_weights": [1.0, 2.0],
     }  # fmt: skip
-    node = case(rows(rng_of(9)), **{**parts, name: value})
+    node = case(rows(rng_of(9)), **{**parts, **damage})
     with pytest.raises(UnsupportedError, match=text):
         imported(built("TreeEnsembleRegressor", [node], ML, "float32")[0])

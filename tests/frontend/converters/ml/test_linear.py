@@ -1,7 +1,5 @@
 """Linear models and support vectors against onnxruntime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

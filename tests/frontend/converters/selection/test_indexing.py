@@ -1,7 +1,5 @@
 """Constants that are cheap to make: a program computes them, and an artifact is about as large as its model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

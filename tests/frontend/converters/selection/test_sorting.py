@@ -1,7 +1,5 @@
 """TopK of every dtype that sorts, against numpy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

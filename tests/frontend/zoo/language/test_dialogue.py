@@ -1,7 +1,5 @@
 """Text of a GGUF file's own tokenizer and template, and `tvm-ext chat` over it."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

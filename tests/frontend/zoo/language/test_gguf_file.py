@@ -1,7 +1,5 @@
 """GGUF files of every type of weights, written by the package `gguf`, against its own decoding in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +58,15 @@ def written(
     return Decoder(decoded, 1, 4, 2)
 
 
+def logits_of(path: Path, count: int) -> tuple[list[int], np.ndarray]:
+    """So many tokens, and the logits that the imported file gives behind each of them."""
+    from tvm_ext.frontend.zoo import gguf
+
+    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 48, count)]
+    model = gguf(path, every=True, exact=True)
+    return tokens, onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"][0]
+
+
 @pytest.mark.parametrize(
     ("kinds", "tied"),
     [
@@ -70,15 +77,10 @@ def written(
     ],
 )
 def test_agrees_with_float64(kinds: dict[str, str], tied: bool, tmp_path: Path) -> None:
-    from tvm_ext.frontend.zoo import gguf
-
     norms = {"norm": "F32"}  # vectors have no blocks
     oracle = written(tmp_path / "m.gguf", {**norms, **kinds}, tied)
-    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 48, 9)]
-    wanted = oracle.logits(tokens)
-    model = gguf(tmp_path / "m.gguf", every=True, exact=True)
-    got = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"][0]
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
+    tokens, got = logits_of(tmp_path / "m.gguf", 9)
+    np.testing.assert_allclose(got, wanted := oracle.logits(tokens), rtol=0, atol=1e-4)
     assert np.abs(wanted).max() > 1
 
 
@@ -130,12 +132,8 @@ def test_lists_are_what_the_package_reads(tmp_path: Path) -> None:
     ],
 )
 def test_positions_are_divided(fields: dict[str, str | float], stretch: float, tmp_path: Path) -> None:
-    from tvm_ext.frontend.zoo import gguf
-
     oracle = written(tmp_path / "m.gguf", {}, **fields)
-    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 48, 40)]
-    model = gguf(tmp_path / "m.gguf", every=True, exact=True)
-    got = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"][0]
+    tokens, got = logits_of(tmp_path / "m.gguf", 40)
     np.testing.assert_allclose(got, replace(oracle, stretch=stretch).logits(tokens), rtol=0, atol=1e-4)
     assert stretch == 1 or np.abs(got - oracle.logits(tokens)).max() > 1e-2
 

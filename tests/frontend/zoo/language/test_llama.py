@@ -1,7 +1,5 @@
 """Language models of seeded weights: against float64 and onnxruntime, in prompts, pieces and single tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

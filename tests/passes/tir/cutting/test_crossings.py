@@ -1,7 +1,5 @@
 """Tiles that cross rows: those that are inside the extents, and no more than the loop had."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

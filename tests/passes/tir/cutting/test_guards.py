@@ -1,7 +1,5 @@
 """Memory beyond the extents decides neither where a kernel reads nor by what it divides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which buffers are allocated inside the loops around which they stood."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Threads do each needed iteration once, and as many as each other, by walking the loops that they get."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Matmuls by packed weights against float64: few rows, many rows, rows of any number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators of weights in blocks where no recipe takes them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tvm

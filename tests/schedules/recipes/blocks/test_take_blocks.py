@@ -1,7 +1,5 @@
 """Rows of packed tables against float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

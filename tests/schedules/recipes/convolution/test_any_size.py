@@ -1,7 +1,5 @@
 """Convolutions of images whose height and width are known at run time, against float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Convolution by dot-product instructions: exact sums of integers, bfloat16 within its rounding, the plain twins."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Grouped convolution against float64, on several instruction sets."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

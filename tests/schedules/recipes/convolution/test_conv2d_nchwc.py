@@ -1,7 +1,5 @@
 """Direct convolution against float64, on several instruction sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

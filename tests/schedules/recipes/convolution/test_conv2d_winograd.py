@@ -1,7 +1,5 @@
 """Winograd convolution against float64, with an error bound for each tile size."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A pointwise and a depthwise convolution in one kernel, against float64, on several instruction sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
