@@ -9,10 +9,12 @@ from .pool import Service
 
 
 def answer(task: str) -> Outcome:
-    """Crash, hang, or answer, as told."""
+    """Crash, hang, wait for ever, or answer, as told."""
     if task == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if task == "hang":
+    while task == "hang":
+        pass
+    if task == "wait":
         time.sleep(600)
     if task == "memory":
         bytearray(3 << 30)
@@ -20,4 +22,4 @@ def answer(task: str) -> Outcome:
     return Outcome("pass", "", {"process": os.getpid()})
 
 
-SERVICE = Service(answer, seconds=3.0, memory=3 << 30)
+SERVICE = Service(answer, seconds=0.2, memory=3 << 30)

@@ -23,6 +23,8 @@ from .outcome import Outcome
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0
+#: Seconds of the clock for each second of CPU time that a task may take: on a busy machine it waits.
+_WAITS = 20
 #: Workers side by side; one for each of the processes of a parallel run of the tests.
 WORKERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 #: The system ends a worker with the thread that started it: this one lives as long as the process.
@@ -36,7 +38,7 @@ class Service:
 
     Attributes:
         answer: a function of a module, which takes a task and gives its outcome.
-        seconds: that a task may take.
+        seconds: of CPU time that a task may take, and twenty times as many of the clock.
         memory: bytes of address space of a worker, of which TVM, LLVM and their threads take a gibibyte and a half.
     """
 
@@ -88,17 +90,27 @@ class Worker:
 
     def _answer(self, seconds: float) -> Any:
         assert self._process.stdout is not None
+        used, waits = _cpu_seconds(self._process.pid), 0
         with selectors.DefaultSelector() as ready:
             ready.register(self._process.stdout, selectors.EVENT_READ)
-            if not ready.select(seconds):
-                self.close()
-                raise Lost("hang", f"no answer in {seconds:.0f} s")
+            while not ready.select(seconds / 4):  # time that both processes are stopped for is one wait
+                waits += 1
+                if _cpu_seconds(self._process.pid) - used > seconds or waits > 4 * _WAITS:
+                    self.close()
+                    raise Lost("hang", f"no answer in {seconds:g} s")
         try:
             return pickle.load(self._process.stdout)
         except EOFError:
             code = self._process.wait()
             self.close()
             raise Lost("crash", signal_name(-code) if code < 0 else f"exit code {code}") from None
+
+
+def _cpu_seconds(process: int) -> float:
+    """CPU time of a process and its threads, of user and kernel; other work on the machine does not count."""
+    with open(f"/proc/{process}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Judge:

@@ -175,15 +175,20 @@ def _of_batch_norm(node: onnx.NodeProto, operands: _Operands) -> float:
 
 def _of_normalized(node: onnx.NodeProto, operands: _Operands) -> float:
     """(x - mean) / deviation * scale + bias: what cancels in x - mean counts, relative to the least deviation."""
-    data, scale = operands.array(0), operands.magnitude(1) or 1.0
-    if data is None:
+    skips = node.op_type == "SkipLayerNormalization"  # x, skip, scale, shift and bias
+    data, scale = operands.array(0), operands.magnitude(1 + skips) or 1.0
+    added = [operands.array(i) for i in (1, 4) if skips and i < len(node.input) and node.input[i]]
+    if data is None or any(x is None for x in added):
         return _of_operands(node, operands)
-    first = int(attribute(node, "axis", -1)) if node.op_type == "LayerNormalization" else min(2, data.ndim - 1)
+    highest = sum(np.abs(x) for x in (data, *added))
+    data = sum((data, *added))
+    first = min(2, data.ndim - 1)
+    if "LayerNormalization" in node.op_type:
+        first = int(attribute(node, "axis", -1))
     axes = tuple(range(first % data.ndim, data.ndim))
     spread = np.sqrt(data.var(axis=axes) + attribute(node, "epsilon", 1e-5))
-    highest = np.abs(data).max(axis=axes, initial=0.0)
     with np.errstate(invalid="ignore"):
-        return largest(np.asarray(highest / spread)) * scale + operands.magnitude(2)
+        return largest(highest.max(axis=axes, initial=0.0) / spread) * scale + operands.magnitude(2 + skips)
 
 
 def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:

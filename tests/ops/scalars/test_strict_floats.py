@@ -52,6 +52,13 @@ def test_differences(dtype: str, fusion: str) -> None:
     check(chains, dtype, fusion=fusion)
 
 
+def test_the_sign_of_zero_less_zero() -> None:
+    proto = model([node("Sub", "w x", "y")], [value("x", (17,))], [value("y", (17,))], {"w": np.float32(0)})
+    (x, _) = values("float32")
+    y = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    np.testing.assert_array_equal(np.signbit(y[x == 0]), [False, False])
+
+
 @pytest.mark.parametrize("alpha", [0.0, -0.0])
 def test_zero_times_nan_and_infinity(alpha: float) -> None:
     zero = np.float32(alpha)

@@ -69,6 +69,7 @@ NORMALIZATIONS = (
           rows=all_of(parameters_shared, not_over("axes"), not_over("channel_axis"))),
     _norm("relax.nn.instance_norm InstanceNormalization",
           rows=all_of(parameters_shared, not_over("axes"), not_over("channel_axis"))),
+    _norm("SkipLayerNormalization"),
     _norm("MeanVarianceNormalization LpNormalization SimplifiedLayerNormalization", magnitude="operands"),
 )  # fmt: skip
 

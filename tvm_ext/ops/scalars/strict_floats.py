@@ -36,13 +36,13 @@ def is_float(x: Any) -> bool:
 
 
 def plus(a: Any, b: Any) -> Any:
-    """a + b; of integers modulo their width, as all of these."""
-    return a + b if is_float(a) else _wrapped(operator.add, a, b)
+    """a + b; of integers modulo their width, as all of these. A constant 0 stands as its bits: 0 + -0 is 0."""
+    return _hidden_zero(a) + _hidden_zero(b) if is_float(a) else _wrapped(operator.add, a, b)
 
 
 def minus(a: Any, b: Any) -> Any:
     """a - b; of floats as a + -1 b, which is the same number: a negation is exact."""
-    return a + b * like(-1.0, b) if is_float(a) else _wrapped(operator.sub, a, b)
+    return plus(a, b * like(-1.0, b)) if is_float(a) else _wrapped(operator.sub, a, b)
 
 
 def negative(x: Any) -> Any:

@@ -27,6 +27,11 @@ def check(shape, scales=None, sizes=None, roi=None, opset=19, **attributes):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_empty_scales_beside_sizes():
+    """As PyTorch exports them to opset 11."""
+    check([1, 2, 3, 4], None, [1, 2, 5, 7], opset=11, mode="linear", coordinate_transformation_mode="align_corners")
+
+
 SCALES = (1.0, 1.0, 2.0, 0.6), (1.0, 1.0, 0.75, 3.0)
 
 

@@ -46,6 +46,19 @@ def test_grids_of_every_float(dtype, mode, padding, corners):
     np.testing.assert_allclose(got.astype("float64"), wanted, rtol=UNITS[dtype], atol=UNITS[dtype])
 
 
+@pytest.mark.parametrize(
+    ("mode", "padding", "corners"), [("linear", "reflection", 0), ("linear", "zeros", 1), ("nearest", "reflection", 1)]
+)
+def test_grids_of_volumes(mode, padding, corners):
+    """Places up to three sizes outside are thrown back more than once; an axis of one element has one place."""
+    for shape in ((1, 3, 4, 5, 6), (1, 2, 1, 3, 1)):
+        x, grid = RNG.standard_normal(shape).astype("f"), RNG.uniform(-3, 3, (1, 2, 3, 4, 3)).astype("f")
+        nodes = [node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=padding, align_corners=corners)]
+        feeds = {"x": x, "g": grid}
+        (wanted,) = run_onnxruntime(proto_of(nodes, feeds, {"y": "float32"}, 20), feeds)
+        np.testing.assert_allclose(compiled(nodes, feeds, {"y": "float32"}, 20)["y"], wanted, rtol=5e-6, atol=5e-6)
+
+
 @pytest.mark.parametrize(("dtype", "places"), [("float32", "float16"), ("float16", "float32"), ("float32", "float64")])
 def test_grids_of_another_float_than_what_is_read(dtype, places):
     x, grid = RNG.standard_normal((1, 2, 5, 4)).astype(dtype), RNG.uniform(-1, 1, (1, 3, 2, 2)).astype(places)

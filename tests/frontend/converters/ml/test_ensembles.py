@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from tests.frontend.converters.microsoft.cases import agree, built, case, rng_of
+from tests.frontend.converters.microsoft.cases import agree, built, case, rng_of, typed
 from tests.frontend.graphs import imported
 from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import UnsupportedError
@@ -133,6 +133,26 @@ def test_classifiers_of_one_score(transform: str, low: float) -> None:
         case(rows(rng), **second, **labels, outputs=2),
         domain=ML, atol=1e-5, varied=False,
     )  # fmt: skip
+
+
+def test_quantiles_of_scores() -> None:
+    """Near one half the logarithm of 4 p (1 - p) has few digits, in onnxruntime as here."""
+    rng, more = rng_of(8), {"post_transform": "PROBIT"}
+    trees = Trees(rng, 3, 4, MODES[:1], False)
+    two, one = trees.weighted("target", [0, 1], 0.0), trees.weighted("target", [0], 0.0)
+    agree("TreeEnsembleRegressor", case(rows(rng), **two, n_targets=2, aggregate_function="AVERAGE", **more),
+          case(rows(rng), **one, n_targets=1, **more), domain=ML, atol=1e-4)  # fmt: skip
+    labels = {"classlabels_int64s": [5, 3, 9]}
+    agree("TreeEnsembleClassifier", case(rows(rng), **trees.weighted("class", [0, 1, 2], 0.0), **labels, **more,
+          outputs=2), domain=ML, atol=1e-4)  # fmt: skip
+
+
+def test_the_quantile_of_one_score_is_refused() -> None:
+    parts = Trees(rng_of(4, 0), 1, 2, MODES[:1], False).weighted("class", [0])
+    node = case(rows(rng_of(6)), **parts, classlabels_int64s=[5, 3], post_transform="PROBIT", outputs=2)
+    with pytest.raises(UnsupportedError, match="'PROBIT' of one score"):
+        results = {"y0_0": np.zeros(ROWS, np.int64), "y0_1": np.zeros((ROWS, 2), np.float32)}
+        imported(typed(built("TreeEnsembleClassifier", [node], ML)[0], results))
 
 
 def test_two_classes_with_scores_of_their_own() -> None:

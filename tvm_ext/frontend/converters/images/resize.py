@@ -79,7 +79,8 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     axes = _axes(shape, stated, attributes)
     changed = _changed(axes)
     if changed and _is_common(axes, shape, mode) and opset > 10:
-        return stock("Resize", inputs, attributes, opset)
+        there = [value if name in stated else None for name, value in operands.items()]  # what is empty is not stated
+        return stock("Resize", [x, *there], attributes, opset)
     return _resized(x, changed, mode)
 
 

@@ -1,6 +1,10 @@
 """Values read between elements, at places that are computed: GridSample, RoiAlign."""
 
+from __future__ import annotations
+
+import functools
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,22 +12,125 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, as_dtype, constant, converts, emit, kernel, known, static_shape, stock, text, widest
+from ..base import Attributes, as_dtype, constant, converts, emit, kernel, known, static_shape, text, widest
 from ..reductions import extreme_reducer
 
 
 @converts("GridSample")
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """GridSample, computed in float32 or float64 whatever its operands are: stock TVM mixes their types."""
+    """GridSample over any number of axes: a weighted sum of the 1, 2 or 4 elements beside a place along each axis.
+
+    It is computed in float32, or in float64 if an operand is; with mode "nearest" an element stays as it is.
+    """
     x, grid = inputs[0], inputs[1]
-    dtype = widest(x, grid)
-    if text(attributes, "padding_mode", "zeros") == "reflection":
-        for axis, size in list(enumerate(static_shape(x, "the input of GridSample")))[2:]:
-            if size == 1:  # TVM divides by the distance of its corners: two equal elements have one
-                x = emit(relax.op.concat([x, x], axis))
-    picks = text(attributes, "mode", "bilinear") == "nearest"  # an element as it is, of any type
-    y = stock("GridSample", [x if picks else as_dtype(x, dtype), as_dtype(grid, dtype)], attributes, opset)
-    return as_dtype(emit(y), dtype_of(x))
+    dtype, kind = widest(x, grid), text(attributes, "mode", "linear").removeprefix("bi")
+    sampling = _GridSample(
+        dtype, static_shape(x, "the input of GridSample")[2:], kind, text(attributes, "padding_mode", "zeros"),
+        bool(attributes.get("align_corners", 0)),
+    )  # fmt: skip
+    data = x if kind == "nearest" else as_dtype(x, dtype)
+    return as_dtype(emit(kernel(sampling.compute, data, as_dtype(grid, dtype), name="grid_sample")), dtype_of(x))
+
+
+@dataclass(frozen=True)
+class _GridSample:
+    """The kernel: elements and weights of every place once, for all channels; then their sums.
+
+    Attributes:
+        dtype: that places and weights are computed in.
+        sizes: of the axes; the last number of a place is along the first of them.
+        mode, padding: "nearest", "linear" or "cubic"; "zeros", "border" or "reflection".
+        corners: whether -1 and 1 are the centres of the first and the last element, or their far sides.
+    """
+
+    dtype: str
+    sizes: tuple[int, ...]
+    mode: str
+    padding: str
+    corners: bool
+
+    def compute(self, data: te.Tensor, grid: te.Tensor) -> te.Tensor:
+        sides = [self._side(grid, axis) for axis in range(len(self.sizes))]
+
+        def element(n: Any, c: Any, *at: Any) -> Any:
+            def along(read: tuple[Any, ...], inside: list[Any]) -> Any:
+                if len(read) == len(sides):
+                    value = data(n, c, *read)
+                    return tirx.Select(tirx.all(*inside), value, tirx.const(0, data.dtype)) if inside else value
+                taps, weights = sides[len(read)]
+                parts = []
+                for k in range(int(taps.shape[-1])):
+                    tap = taps(n, *at, k)
+                    within = [*inside, tap >= 0] if self.padding == "zeros" else inside
+                    part = along((*read, tirx.max(tap, 0)), within)
+                    parts.append(part if self.mode == "nearest" else weights(n, *at, k) * part)
+                return functools.reduce(operator.add, parts)
+
+            return along((), [])
+
+        return te.compute([grid.shape[0], data.shape[1], *grid.shape[1:-1]], element, name="out")
+
+    def _side(self, grid: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor]:
+        """Of each place the elements beside it along an axis, and their weights."""
+        places, size = self._places(grid, axis), self.sizes[axis]
+        shape = [*grid.shape[:-1], {"nearest": 1, "linear": 2, "cubic": 4}[self.mode]]
+        taps = te.compute(shape, lambda *i: self._tap(places(*i[:-1]), size, i[-1]), name=f"tap{axis}")
+        return taps, te.compute(shape, lambda *i: self._weight(places(*i[:-1]), i[-1]), name=f"weight{axis}")
+
+    def _places(self, grid: te.Tensor, axis: int) -> te.Tensor:
+        """Along an axis the element that each place is at, and a part of the distance to the next one."""
+        size, rank = self.sizes[axis], len(self.sizes)
+        least, most = (0.0, size - 1.0) if self.corners else (-0.5, size - 0.5)
+
+        def place(*i: Any) -> Any:
+            unit = grid(*i, rank - 1 - axis) + self._const(1)
+            half = self._const(2)
+            at = unit / half * self._const(size - 1) if self.corners else (unit * self._const(size) - 1) / half
+            at = tirx.nearbyint(at) if self.mode == "nearest" else at
+            if self.padding == "border" and self.mode != "cubic":
+                return tirx.Select(at < least, self._const(0), tirx.Select(at > most, self._const(size - 1), at))
+            return self._reflected(at, least, most) if self.padding == "reflection" else at
+
+        return te.compute(grid.shape[:-1], place, name=f"place{axis}")
+
+    def _reflected(self, at: Any, least: float, most: float) -> Any:
+        """A place between two mirrors, as often as its light is thrown back; as it is where it lies between them."""
+        if most == least:
+            return self._const(least)
+        apart = self._const(most - least)
+        low, high = self._const(least), self._const(most)
+        beyond = tirx.Select(at < low, low - at, at - high)
+        times = tirx.trunc(beyond / apart)
+        rest = beyond - times * apart
+        even = times == self._const(2) * tirx.floor(times / self._const(2))
+        near, far = tirx.Select(at < low, low + rest, high - rest), tirx.Select(at < low, high - rest, low + rest)
+        return tirx.Select(tirx.all(at >= low, at <= high), at, tirx.Select(even, near, far))
+
+    def _tap(self, place: Any, size: int, number: Any) -> Any:
+        """The element of one of the weights, below `size`; -1 outside, where it is zero. NaN lies far before all."""
+        far = self._const(4 * size + 8)
+        near = tirx.Select(place > -far, tirx.min(place, far), -far)
+        tap = tirx.floor(near).astype("int32") + number.astype("int32") - (1 if self.mode == "cubic" else 0)
+        if self.padding == "zeros":
+            return tirx.Select(tirx.all(tap >= 0, tap < size), tap, -1)
+        if self.padding == "reflection" and size > 1:
+            period = 2 * (size - 1) if self.corners else 2 * size
+            tap = tirx.floormod(tap, period)
+            tap = tirx.min(tap, period - tap if self.corners else period - 1 - tap)
+        return tirx.max(0, tirx.min(tap, size - 1))
+
+    def _weight(self, place: Any, number: Any) -> Any:
+        """Of a tap: its distance from the other one, or a cubic of that (Keys, 1981, with a = -0.75)."""
+        part = place - tirx.floor(place)
+        if self.mode != "cubic":
+            return tirx.Select(number == 0, self._const(1) - part, part)
+        a = -0.75
+        distance = tirx.abs(part + self._const(1) - number.astype(self.dtype))
+        near = ((a + 2) * distance - (a + 3)) * distance * distance + self._const(1)
+        return tirx.Select(distance <= 1, near, ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a)
+
+    def _const(self, value: float) -> Any:
+        return tirx.const(value, self.dtype)
 
 
 @converts("RoiAlign")

@@ -81,6 +81,8 @@ def _of_two(x: Any, trees: Forest, base: np.ndarray, weighted: np.ndarray, label
 
 def of_one(score: Any, kind: str, whole: float) -> Any:
     """Scores of two classes of that of the second: its opposites' logistic, or what is left of `whole`."""
+    if kind == "PROBIT":
+        raise Refusal("post_transform 'PROBIT' of one score for two classes: onnxruntime leaves the other out")
     first = emit(scalar(0.0 if kind == "LOGISTIC" else whole, score) - score)
     return transformed(both(first, score), "LOGISTIC" if kind == "LOGISTIC" else "NONE")
 

@@ -20,20 +20,35 @@ def transformed(scores: Any, kind: str) -> Any:
     """Scores (rows, n) after a transform.
 
     Raises:
-        Refusal: PROBIT, or a name that there is not.
+        Refusal: a name that there is not.
     """
+    if kind not in TRANSFORMS:
+        raise Refusal(f"post_transform {kind!r}; known are {', '.join(TRANSFORMS)}")
     if kind == "NONE":
         return scores
     if kind == "LOGISTIC":
         return emit(relax.op.sigmoid(scores))
     if kind == "SOFTMAX":
         return emit(relax.op.nn.softmax(scores, -1))
-    if kind == "SOFTMAX_ZERO":  # a score of 0 takes no part, and stays
-        zero = emit(relax.op.less_equal(relax.op.abs(scores), scalar(1e-7, scores)))
-        low = scalar(float(np.finfo(np.float32).min), scores)
-        weights = emit(relax.op.nn.softmax(relax.op.where(zero, low, scores), -1))
-        return emit(relax.op.where(zero, scores, weights))
-    raise Refusal(f"post_transform {kind!r}; NONE, LOGISTIC, SOFTMAX and SOFTMAX_ZERO work")
+    if kind == "PROBIT":
+        return _probit(scores)
+    zero = emit(relax.op.less_equal(relax.op.abs(scores), scalar(1e-7, scores)))  # which takes no part, and stays
+    low = scalar(float(np.finfo(np.float32).min), scores)
+    weights = emit(relax.op.nn.softmax(relax.op.where(zero, low, scores), -1))
+    return emit(relax.op.where(zero, scores, weights))
+
+
+def _probit(p: Any) -> Any:
+    """The quantile of the normal distribution, sqrt(2) erfinv(2 p - 1), as onnxruntime approximates it.
+
+    erfinv by S. Winitzki, "A handy approximation for the error function and its inverse", 2008, off by up to 2e-3.
+    """
+    x = emit(p * scalar(2, p) - scalar(1, p))
+    log = emit(relax.op.log((scalar(1, p) - x) * (scalar(1, p) + x)))
+    half = emit(log * scalar(0.5, p) + scalar(2 / (3.14159 * 0.147), p))
+    root = emit(relax.op.sqrt(half * half - log * scalar(1 / 0.147, p)))
+    size = emit(relax.op.sqrt(root - half) * scalar(2**0.5, p))
+    return emit(relax.op.where(relax.op.less(x, scalar(0, p)), relax.op.negative(size), size))
 
 
 def labels_of(attributes: Attributes, name: str) -> np.ndarray:
