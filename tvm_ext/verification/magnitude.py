@@ -4,6 +4,7 @@ The magnitude of a value bounds sum |x_i| |w_i| of what made it: then :mod:`.tol
 cancels. Through a chain of operators it is carried on by numbers; where an operand's array is known, its norm is taken.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -176,12 +177,12 @@ def _of_batch_norm(node: onnx.NodeProto, operands: _Operands) -> float:
 def _of_normalized(node: onnx.NodeProto, operands: _Operands) -> float:
     """(x - mean) / deviation * scale + bias: what cancels in x - mean counts, relative to the least deviation."""
     skips = node.op_type == "SkipLayerNormalization"  # x, skip, scale, shift and bias
-    data, scale = operands.array(0), operands.magnitude(1 + skips) or 1.0
-    added = [operands.array(i) for i in (1, 4) if skips and i < len(node.input) and node.input[i]]
-    if data is None or any(x is None for x in added):
+    scale = operands.magnitude(1 + skips) or 1.0
+    used = [0, *(i for i in (1, 4) if skips and i < len(node.input) and node.input[i])]
+    added = [array for array in map(operands.array, used) if array is not None]
+    if len(added) < len(used):
         return _of_operands(node, operands)
-    highest = sum(np.abs(x) for x in (data, *added))
-    data = sum((data, *added))
+    data, highest = functools.reduce(np.add, added), functools.reduce(np.add, map(np.abs, added))
     first = min(2, data.ndim - 1)
     if "LayerNormalization" in node.op_type:
         first = int(attribute(node, "axis", -1))
