@@ -153,14 +153,9 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
         metadata, compact = replace(made.metadata(), expanded=True), made.compact()
         cache.put(key, lambda path: write_artifact(path, library, made.weights, metadata, compact, sync=False))
         code = memoryview(library.read_bytes())
-    module = load_library(code, made.source.name)
+    module, weights = load_library(code, made.source.name), together(made.weights)
     return CompiledModel(
-        module,
-        together(made.weights),
-        metadata,
-        lambda file: write_library(code, file),
-        lambda: compact,
-        needs_linker=False,
+        module, weights, metadata, lambda file: write_library(code, file), lambda: compact, needs_linker=False
     )
 
 
