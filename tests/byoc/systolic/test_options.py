@@ -35,7 +35,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"run": "verilog"}, "run='verilog' is unknown"),
         ({"run": "rtl"}, "run='rtl' with dtype='float32'"),
         ({"rows": 0}, "rows=0"),
-        ({"dtype": "bfloat16"}, "dtype='bfloat16'"),
+        ({"dtype": "float16"}, "dtype='float16'"),
         ({"row": 4}, "no option 'row'.*did you mean 'rows'"),
     ],
 )

@@ -15,7 +15,7 @@ from tvm_ext.driver.assemble import Assembled, assemble
 from tvm_ext.driver.lower import lower_all
 from tvm_ext.passes.tir.buffers import POOLED_BYTES, STACK_BYTES
 from tvm_ext.runtime import vm
-from tvm_ext.runtime.memory.arrays import aligned_empty
+from tvm_ext.runtime.memory.arrays import mapped_empty
 
 
 def convolution(size: int, channels: int, count: int = 2) -> Any:
@@ -42,13 +42,13 @@ def allocations(function: Any) -> list[Any]:
 def test_an_arena_full_of_nan_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, threads: int, size: int, channels: int
 ) -> None:
-    def poisoned(shape: Any, dtype: Any) -> np.ndarray:
-        memory = aligned_empty(shape, dtype)
-        memory.view(np.uint8)[...] = 0xFF  # NaN, as float32
+    def poisoned(nbytes: int) -> np.ndarray:
+        memory = mapped_empty(nbytes)
+        memory[...] = 0xFF  # NaN, as float32
         return memory
 
     proto = convolution(size, channels)
-    monkeypatch.setattr(vm, "aligned_empty", poisoned)
+    monkeypatch.setattr(vm, "mapped_empty", poisoned)
     compiled = tvm_ext.compile(proto, threads=threads, cache=False)
     report = tvm_ext.verify(compiled, model=proto)
     assert report.ok, str(report)

@@ -82,7 +82,7 @@ def test_windows_share_addresses() -> None:
         {"a": np.ones((2, 2))},
         {"sparsity": (3, 2)},
         {"sparsity": (0, 2)},
-        {"n": 1 << 22},
+        {"n": 1 << 26},
     ],
 )
 def test_refusals(wrong: dict[str, Any]) -> None:
