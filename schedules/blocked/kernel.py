@@ -154,7 +154,7 @@ def schedule_tiles(
         blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
         image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
         data: name of the buffer of inputs (batch, blocks, pixels, inner), of which L2 holds all and the reduction
-            reads each once a tile: the next block's are prefetched where weights are; None prefetches none.
+            reads each once a tile: the next block's are prefetched into L1; None prefetches none.
 
     Returns:
         The loop over the units of one thread.

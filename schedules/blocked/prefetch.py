@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.recipe import Param
+
 if TYPE_CHECKING:
     from .kernel import BlockedMatch
 
@@ -61,6 +63,11 @@ def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, line
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 
+def buffer_name(match: BlockedMatch, param: Param) -> str:
+    """Name of a parameter's buffer: :func:`..steps.arguments.placeholders` names by position."""
+    return f"p{match.group.params.index(param)}"
+
+
 def weight_name(match: BlockedMatch) -> str:
-    """Name of the buffer of the packed weight: :func:`..steps.arguments.placeholders` names by position."""
-    return f"p{match.group.params.index(match.weight)}"
+    """Name of the buffer of the packed weight."""
+    return buffer_name(match, match.weight)

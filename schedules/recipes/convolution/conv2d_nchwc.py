@@ -27,7 +27,7 @@ from ...blocked.convolution import (
     schedule_padding,
     tap_rows,
 )
-from ...blocked.prefetch import weight_name
+from ...blocked.prefetch import buffer_name, weight_name
 from ...steps.arguments import Arguments
 from ...steps.widened import scaled
 
@@ -83,7 +83,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
         image = blocked.padded_image(match.problem, config, machine)
-        data = f"p{match.group.params.index(match.data)}" if reads_pixels(match.data, match.window) else None
+        data = buffer_name(match, match.data) if reads_pixels(match.data, match.window) else None
         blocked.schedule_tiles(
             sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image, data=data
         )
