@@ -1,5 +1,5 @@
-"""What waiting costs: CPU time and latency of calls with pauses between them. Writes
-results/MACHINE/waiting.*
+"""What waiting costs: CPU time and latency of calls with pauses between them, and of calls beside
+other programs that want the cores. Writes results/MACHINE/waiting.*
 
 Our side waits as it does by default, and spinning until the next call; onnxruntime is told beside.
 """
@@ -10,6 +10,7 @@ import contextlib
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,9 @@ CPU_BAR, LATENCY_BAR = 1.3, 1.05
 PAUSES = (0.05, 0.2, 1.0)
 #: Calls of a contender in a round, back to back.
 TOGETHER = 10
+#: Programs beside, that never pause, and their priorities (as of `nice`); the bar of our mean time
+#: over onnxruntime's.
+PROGRAMS, PRIORITIES, BESIDE_BAR = 2, (0, 19), 1.0
 #: Contender -> its runtime and options. A spin of 60 s outlasts every pause; its process is killed
 #: at the end.
 CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -76,7 +80,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         workers = _prepared(args.model, args.threads, pathlib.Path(folder), stack)
         found = measure(workers, args.pauses, args.rounds, args.seconds)
-    rows = [row for pause in args.pauses for row in rows_of(found, args.model, pause)]
+        rows = [beside(workers, args.model, nice, args.rounds) for nice in PRIORITIES]
+    rows = [*(row for p in args.pauses for row in rows_of(found, args.model, p)), *rows]
     rows = [*(_others(args.output, rows) if args.add else ()), *rows]
     extra = {"threads": args.threads, "rounds": args.rounds}
     return write_results(args.output, "waiting", rows, extra, f"{args.threads} threads. {_NOTES}")
@@ -146,6 +151,26 @@ def rows_of(found: Found, model: str, pause: float) -> list[Row]:
         Row(first, f"{CPU_BAR}", text, cpu <= CPU_BAR, {**details, "together": together}),
         Row(second, f"{LATENCY_BAR}", speeds, latency <= LATENCY_BAR),
     ]
+
+
+def beside(workers: Mapping[str, Worker], model: str, nice: int, rounds: int) -> Row:
+    """Mean time of a call while programs beside want the cores, over onnxruntime's."""
+    busy = f"import os\nos.nice({nice})\nwhile True: pass"
+    times: dict[str, list[float]] = {"default": [], "onnxruntime": []}
+    with contextlib.ExitStack() as stack:
+        for _ in range(PROGRAMS):
+            program = subprocess.Popen([sys.executable, "-c", busy])
+            stack.callback(program.wait)
+            stack.callback(program.kill)
+        for number in range(rounds):
+            say(f"beside {PROGRAMS} programs of priority {nice}: round {number + 1} of {rounds}")
+            for name, means in times.items():
+                asked = {"paused": {"calls": 2 * TOGETHER, "pause": 0.0}}
+                means.append(statistics.mean(workers[name].ask(asked, TIMEOUT)["samples"]))
+    ours, other = times.values()
+    ratio, each = _ratio(ours, other), f"{_ms(ours)} / {_ms(other)} ms"
+    what = f"{model}, beside {PROGRAMS} busy programs, nice {nice}: mean time / onnxruntime"
+    return Row(what, f"{BESIDE_BAR}", f"{ratio:.2f}; {each}", ratio <= BESIDE_BAR, times)
 
 
 def _ratio(values: Sequence[float], others: Sequence[float]) -> float:

@@ -10,11 +10,12 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.pool import waiting as module
 from tvm_ext.runtime.pool.lost_waiters import can_release
-from tvm_ext.runtime.pool.waiting import LEAST, LONGEST, MOST, OWN, SPIN_COUNT, TVM_TURNS, Waiting, checked_wait, is_own
+from tvm_ext.runtime.pool.waiting import LEAST, LONGEST, MOST, OWN, SPIN_COUNT, TVM_SPIN, Waiting, checked_wait, is_own
 
 from ..processes import run_python
 from ..programs import export
 
+SLOT = object()
 ENVIRONMENT = {"TVM_NUM_THREADS": "2", "TVM_BIND_THREADS": None, SPIN_COUNT: None}
 
 
@@ -41,12 +42,12 @@ def test_the_spin_is_worth_twenty_wake_ups(monkeypatch: pytest.MonkeyPatch, wake
 
 
 def test_on_one_core_nobody_spins() -> None:
-    assert Waiting({}, cores=1).turns == (0 if can_release() else TVM_TURNS)
+    assert Waiting({}, cores=1).seconds == pytest.approx(0 if can_release() else TVM_SPIN, rel=0.01)
 
 
 def test_where_a_fork_would_lose_sleeping_workers_it_is_tvms_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "can_release", lambda: False)
-    assert Waiting({}, cores=2).turns == Waiting({}, cores=1).turns == TVM_TURNS
+    assert [Waiting({}, cores=n).seconds for n in (1, 2)] == pytest.approx([TVM_SPIN] * 2, rel=0.01)
 
 
 def test_the_measures_are_seconds_and_leave_nothing_open() -> None:
@@ -55,10 +56,11 @@ def test_the_measures_are_seconds_and_leave_nothing_open() -> None:
     assert not before or len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize(("value", "turns"), [("spin", TVM_TURNS), ("sleep", 0), (0.0, 0)])
-def test_a_choice_is_written_where_tvm_reads_it(value: Any, turns: int) -> None:
+@pytest.mark.parametrize(("value", "seconds"), [("spin", TVM_SPIN), ("sleep", 0), (0.0, 0)])
+def test_a_choice_is_written_where_tvm_reads_it(value: Any, seconds: float) -> None:
     environ: dict[str, str] = {}
     setting = Waiting(environ, cores=2)
+    turns = round(seconds / setting._turn)
     setting.choose(None, _never)
     setting.choose(value, lambda: True)
     setting.choose(value, _never)  # once more the same
@@ -87,7 +89,24 @@ def test_a_child_process_chooses_anew() -> None:
     environ = {SPIN_COUNT: f"17{OWN}"}
     setting = Waiting(environ, cores=2)
     setting.choose("spin", lambda: True)
-    assert environ == {SPIN_COUNT: f"{TVM_TURNS}{OWN}"}
+    assert environ == {SPIN_COUNT: f"{setting.turns}{OWN}"} and setting.seconds == pytest.approx(TVM_SPIN, rel=0.01)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_turns_that_stay_as_they_are_take_longer(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
+    """Where the runtime library has no slot that can be written, the same seconds are fewer turns, once."""
+    monkeypatch.setattr(module.yields, "turn", lambda: SLOT)
+    monkeypatch.setattr(module.yields, "install", lambda: SLOT if installed else None)
+    monkeypatch.setattr(module, "turn_seconds", lambda: 1e-8)
+    monkeypatch.setattr(module, "yield_seconds", lambda: 1e-7)
+    environ: dict[str, str] = {}
+    setting = Waiting(environ, cores=2)
+    seconds, turns = setting.seconds, setting.turns
+    for _ in range(2):
+        setting.begin()
+    assert setting.seconds == pytest.approx(seconds, rel=0.01) or not can_release()
+    assert setting.turns == (turns if installed else pytest.approx(turns / 10, abs=1))
+    assert environ[SPIN_COUNT] == f"{setting.turns}{OWN}"
 
 
 @pytest.mark.parametrize("by_us", [True, False])

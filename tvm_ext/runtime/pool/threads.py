@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from .waiting import ThreadsWait, Waiting
-from .worker_pool import WorkerPool
+from .worker_pool import WorkerPool, running
 
 
 def available_cores() -> int:
@@ -126,7 +126,9 @@ class Dispatcher:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function that may run parallel kernels; raises what it raises."""
-        waiting.started = True
+        if not waiting.started:
+            waiting.begin()
+            waiting.started = True
         if threading.get_ident() == self._inline:
             self._used_inline = True
             return self._pool.call(function, *arguments)
@@ -148,6 +150,7 @@ class Dispatcher:
     def _after_fork_in_child(self) -> None:
         """Of all threads, the child has only the one that forked: it is the main thread now."""
         self._executors = self._executors.renewed()
+        running.clear()
         if self._forking is not None:
             self._forking.after_fork_in_child()
         self._pool = self._forking or WorkerPool()

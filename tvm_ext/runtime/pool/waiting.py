@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from ...core.errors import OptionError
+from . import yields
 from .lost_waiters import can_release
 
 SPIN_COUNT = "TVM_THREAD_POOL_SPIN_COUNT"
@@ -25,8 +26,8 @@ WORTH = 20
 LEAST, MOST = 50e-6, 1e-3
 #: Longest spin that may be asked for: a process ends only after its workers have spun.
 LONGEST = 60.0
-#: Turns of "spin", which is TVM's own way.
-TVM_TURNS = 300_000
+#: Seconds of "spin", as TVM's own turns take.
+TVM_SPIN = 0.1
 
 ThreadsWait = str | float | None
 """What `threads_wait` may be: "spin", "sleep", seconds, or None for the measured time."""
@@ -58,6 +59,13 @@ def yield_seconds() -> float:
 
     nothing = min(turn(threading.get_ident) for _ in range(5))
     return float(max(min(turn(os.sched_yield) for _ in range(5)) - nothing, 1e-8))
+
+
+def turn_seconds() -> float:
+    """Seconds of one turn of the spin loop of TVM's threads, with :mod:`.yields` where that can be."""
+    if (turn := yields.turn()) is not None:
+        return turn.seconds()
+    return yield_seconds() if hasattr(os, "sched_yield") else 4e-7
 
 
 def wake_seconds(wakes: int = 8, asleep: float = 2e-4) -> float:
@@ -106,7 +114,7 @@ class Waiting:
         self.wait: ThreadsWait = None
         self.started = False
         self.of_user = not is_own(environ.get(SPIN_COUNT, OWN))
-        self._turn = yield_seconds() if hasattr(os, "sched_yield") else 4e-7
+        self._turn, self._begun = turn_seconds(), False
         if not self.of_user:
             self._write(self._measured(cores))
 
@@ -120,6 +128,15 @@ class Waiting:
     def seconds(self) -> float:
         """How long a worker spins, on a core of its own."""
         return self.turns * self._turn
+
+    def begin(self) -> None:
+        """Before TVM's first kernel: where the runtime's turns have to stay as they are, they take longer."""
+        if not self._begun:
+            self._begun = True
+            if yields.install() is None and yields.turn() is not None:
+                seconds, self._turn = self.seconds, yield_seconds()
+                if not self.of_user:
+                    self._write(self._turns(seconds))
 
     def choose(self, value: ThreadsWait, start: Callable[[], bool]) -> None:
         """Set how the workers of this process wait, before the first one starts.
@@ -137,8 +154,9 @@ class Waiting:
             if self.wait == value:
                 return
             self._refuse_another(value)
+            self.begin()
             before = self._environ[SPIN_COUNT]
-            self._write({"spin": TVM_TURNS, "sleep": 0}[value] if isinstance(value, str) else self._turns(value))
+            self._write(self._turns({"spin": TVM_SPIN, "sleep": 0.0}[value] if isinstance(value, str) else value))
             if not start():
                 self._environ[SPIN_COUNT] = before
                 raise _too_late(value, "TVM's threads were started by a kernel of other code")
@@ -160,7 +178,7 @@ class Waiting:
     def _measured(self, cores: int) -> int:
         """Turns that waking is worth; TVM's own where a fork could not be carried over with sleeping workers."""
         if not can_release():
-            return TVM_TURNS
+            return self._turns(TVM_SPIN)
         return self._turns(spin_seconds()) if cores > 1 else 0
 
     def _turns(self, seconds: float) -> int:

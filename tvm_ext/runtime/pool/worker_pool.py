@@ -12,6 +12,7 @@ from typing import Any
 
 from ..cpu import cpu_flags
 from ..tvm_runtime import runtime_symbols
+from . import yields
 from .lost_waiters import released
 
 #: Seconds without a call after which workers are kept off the caller's core: the host may have taken their cores.
@@ -19,6 +20,9 @@ ASLEEP = 2e-3
 #: Seconds of spinning that outlast a fork.
 LASTS = 0.05
 _TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+#: Pools that run a call now, by identity.
+running: set[int] = set()
 
 Cores = Mapping[int, set[int]]
 """OS thread -> cores it may use."""
@@ -35,9 +39,13 @@ class WorkerPool:
         """Run a function that may run parallel kernels; raises what it raises."""
         asleep = time.perf_counter() - self._rested > ASLEEP
         usual = self.keep_off() if asleep and steers() else {}
+        running.add(id(self))
+        yields.yield_always(len(running) > _room())
         try:
             return function(*arguments)
         finally:
+            running.discard(id(self))
+            yields.yield_always(len(running) > _room())
             if usual:
                 _allow(usual)
             self._rested = time.perf_counter()
@@ -96,6 +104,14 @@ class WorkerPool:
             runtime_symbols().TVMBackendParallelLaunch(_TASK(note), None, 0)
             self._workers = tuple(seen - {threading.get_native_id()})
         return self._workers
+
+
+@functools.cache
+def _room() -> int:
+    """Pools whose threads have a core each."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("TVM_NUM_THREADS", "")
+    return cores // max(int(threads), 1) if threads.isdecimal() else 1
 
 
 @functools.cache
