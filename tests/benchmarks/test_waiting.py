@@ -29,11 +29,12 @@ def test_rows_and_exit_code(share, latency, met, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", [*arguments, "0.05"])
     assert waiting.main() == (0 if all(met) else 1)
     rows = json.loads((tmp_path / "waiting.json").read_text())["rows"]
-    assert [row["met"] for row in rows] == met
+    assert [row["met"] for row in rows] == [*met, True, True]
+    assert [row["what"].split("nice ")[1][:2] for row in rows[2:]] == ["0:", "19"]
     monkeypatch.setattr(sys, "argv", [*arguments, "0.2", "--add"])
     waiting.main()
     document = json.loads((tmp_path / "waiting.json").read_text())
-    assert document["rows"][:2] == rows and len(document["rows"]) == 4
+    assert document["rows"][:2] == rows[:2] and len(document["rows"]) == 6
     assert waiting._others(tmp_path, [waiting.Row(**row) for row in rows]) != []
     (tmp_path / "waiting.json").write_text(json.dumps({**document, "machine": {}}))
     assert waiting._others(tmp_path, []) == []
