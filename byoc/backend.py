@@ -35,7 +35,7 @@ class Lowered:
     Attributes:
         program: what the driver gets; it has the region's constants in it.
         facts: JSON values for the report; "layers" is a list of rows, if there is one. The report shows those with
-            "energy", picojoules by level, "name", "cycles" and "dram_bytes"; "energy_source" names where energies are from.
+            "energy", picojoules by level, "name", "cycles" and "dram_bytes"; "energy_source" says where these are from.
     """
 
     program: bytes

@@ -57,8 +57,8 @@ are those of hwcomponents at 45 nm.
 
 {arrays}
 
-A GEMM is cut along the rows and columns of C, k stays whole. Of {problems} cases (layers on 4, 6 and
-16 arrays of 16x16 and 8x32) {equal} take the cycles of the best of all dataflows and of all
+A GEMM is cut along the rows and columns of C, k stays whole. Of {problems} cases (layers on 4, 6
+and 16 arrays of 16x16, 8x32) {equal} take the cycles of the best of all dataflows and of all
 three ways of SCALE-Sim's model; all take {mean:.3f} times as many in the geometric mean, {most:.2f}
 at most.
 

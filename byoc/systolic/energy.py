@@ -86,7 +86,7 @@ class EnergyTable:
         logic = _between(LOGIC, node)
         told = f"CACTI and {dram} by hwcomponents-cacti 1.0.40, int8 by hwcomponents-library 1.0.58 (Aladdin), "
         return cls(
-            logic * MAC_INT8, *(logic * figure for figure in (cls.mac_bfloat16, cls.mac_float32, cls.vector_op)),
+            logic * MAC_INT8, logic * cls.mac_bfloat16, logic * cls.mac_float32, logic * cls.vector_op,
             _sram(node, *scratchpad), _sram(node, *accumulator), DRAM[dram],
             f"{told}floats scaled from {_HOROWITZ}, at {node:g} nm",
         )  # fmt: skip
