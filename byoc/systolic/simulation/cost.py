@@ -15,6 +15,7 @@ from ..code.check import ITEMSIZE, loaded_itemsize
 from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program
 from ..config import Accelerator
+from .cycles import gemm_cycles
 from .partition import Block, partition, pieces
 
 
@@ -84,7 +85,10 @@ def _no_cost(hardware: Accelerator) -> Cost:
 
 def block_of(hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> Block:
     """The block of a GEMM that each array has; all of it where there is one array."""
-    return partition(dataflow, m, k, n, hardware.rows, hardware.cols, hardware.arrays, hardware.compute_model)
+    array = hardware.rows, hardware.cols
+    if hardware.arrays == 1:
+        return Block(gemm_cycles(dataflow, m, k, n, *array, hardware.compute_model), m, n)
+    return partition(dataflow, m, k, n, *array, hardware.arrays, hardware.compute_model)
 
 
 def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int) -> Cost:

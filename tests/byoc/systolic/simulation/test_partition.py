@@ -99,7 +99,8 @@ def test_a_layer_of_one_tile_is_estimated_as_it_is_timed() -> None:
     hardware = Accelerator(arrays=6, dma_bytes_per_cycle=1024)
     program = dense(hardware, (60, 64, 100), np.ones((64, 100), np.int8))
     facts = program.layers[0].facts
-    assert facts["tile"] == [60, 64, 100] and facts["estimated_cycles"] == simulate(program).cycles
+    assert facts["tile"] == [60, 64, 100] and facts["block"] == [30, 34]
+    assert facts["estimated_cycles"] == simulate(program).cycles
 
 
 def test_refusals() -> None:
