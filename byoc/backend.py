@@ -34,7 +34,8 @@ class Lowered:
 
     Attributes:
         program: what the driver gets; it has the region's constants in it.
-        facts: JSON values for the report; "layers" is a list of rows, if there is one.
+        facts: JSON values for the report; "layers" is a list of rows, if there is one. The report shows those with
+            "energy", picojoules by level, "name", "cycles" and "dram_bytes"; "energy_source" says where these are from.
     """
 
     program: bytes

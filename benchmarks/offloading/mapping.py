@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 from tests.byoc.systolic.cases import bounded_problem, mapping_bounds
-from tvm_ext.byoc.systolic import GemmLayer, Matrix, Tensor, lower, simulate
+from tvm_ext.byoc.systolic import (
+    Accelerator,
+    GemmLayer,
+    Matrix,
+    Program,
+    Tensor,
+    lower,
+    simulate,
+)
+from tvm_ext.byoc.systolic.code.tiling import GemmProblem
 
 
 def measure() -> list[dict[str, Any]]:
@@ -14,24 +23,28 @@ def measure() -> list[dict[str, Any]]:
     rows = []
     for bound in mapping_bounds():
         problem, hardware = bounded_problem(bound)
-        m, k, n, batch = problem.m, problem.k, problem.n, problem.batch
-        a, out = (Matrix(name, size, 1, m * size, batch) for name, size in (("x", k), ("y", n)))
-        weights = np.zeros((batch, k, n), np.int8)
-        layer = GemmLayer(bound["layer"], m, k, n, a, weights, out, batch=batch)
-        shapes = {"input": ("x", (batch, m, k)), "output": ("y", (batch, m, n))}
-        tensors = [Tensor(name, role, shape, "int8") for role, (name, shape) in shapes.items()]
-        timing = simulate(lower([layer], tensors, hardware))
+        timing = simulate(program_of(bound["layer"], problem, hardware))
         facts = timing.program.layers[0].facts
         tile = "x".join(map(str, facts["tile"]))
         stays = f", {facts['stays'].upper()} stays" if facts["stays"] else ""
         rows.append({
-            "layer": bound["layer"], "sizes": [batch, m, k, n],
+            "layer": bound["layer"], "sizes": [problem.batch, problem.m, problem.k, problem.n],
             "scratchpad": hardware.scratchpad_bytes, "accumulator": hardware.accumulator_bytes,
             "bytes": timing.totals.bytes_at("dram"), "bound": int(bound["dram_bytes"]),
             "cycles": timing.cycles, "macs_alone": problem.macs // hardware.macs_per_cycle,
             "tiling": f"{facts['dataflow']} {tile} {facts['order']}{stays}",
         })  # fmt: skip
     return rows
+
+
+def program_of(name: str, problem: GemmProblem, hardware: Accelerator) -> Program:
+    """A GEMM of int8 by constant weights, results of int8 included."""
+    m, k, n, batch = problem.m, problem.k, problem.n, problem.batch
+    a, out = (Matrix(at, size, 1, m * size, batch) for at, size in (("x", k), ("y", n)))
+    layer = GemmLayer(name, m, k, n, a, np.zeros((batch, k, n), np.int8), out, batch=batch)
+    shapes = {"input": ("x", (batch, m, k)), "output": ("y", (batch, m, n))}
+    tensors = [Tensor(at, role, shape, "int8") for role, (at, shape) in shapes.items()]
+    return lower([layer], tensors, hardware)
 
 
 def cells(found: list[dict[str, Any]]) -> list[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...core.errors import OptionError
+from .energy import EnergyTable
 
 #: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.simulation.cycles` knows two more, as
 #: reference.
@@ -58,44 +59,11 @@ class Dataflow(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class EnergyTable:
-    """Picojoules of one operation or one byte; replace any figure by one of your own technology.
-
-    The defaults are for 45 nm at 0.9 V (Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9): a
-    multiply-add is multiplier plus adder; memories are its caches for 64 bits (32 KiB 20 pJ, 1 MiB 100 pJ),
-    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ. Of bfloat16 it
-    is the multiplier of float16, whose significand is longer, and the adder of float32.
-
-    Attributes:
-        mac_int8, mac_bfloat16, mac_float32: one multiply-add, by the dtype of its operands.
-        vector_op: one element of one operation of the vector unit (a float32 multiply-add).
-        scratchpad_byte, accumulator_byte, dram_byte: one byte read or written there.
-    """
-
-    mac_int8: float = 0.3
-    mac_bfloat16: float = 2.0
-    mac_float32: float = 4.6
-    vector_op: float = 4.6
-    scratchpad_byte: float = 6.6
-    accumulator_byte: float = 3.4
-    dram_byte: float = 244.0
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not _is_number(value) or not (math.isfinite(value) and value >= 0):
-                raise OptionError(f"energy.{name}={value!r}: picojoules are a finite number, 0 or more")
-
-    def mac(self, dtype: str) -> float:
-        """Picojoules of a multiply-add whose operands have this dtype."""
-        return float(getattr(self, f"mac_{dtype}"))
-
-
-@dataclass(frozen=True)
 class Accelerator:
     """What there is to know of the accelerator; every view (functional, timing, stepper) and the tiling read it.
 
     Attributes:
-        rows, cols: processing elements (PEs) of the array; each does one multiply-add a cycle.
+        rows, cols: processing elements (PEs) of an array; each does one multiply-add a cycle.
         dtype: of the operands: "int8" (accumulators are int32), "float32", or "bfloat16" (accumulators are float32).
             Tensors of an array of bfloat16 are float32, and rounded, ties to even, where they are loaded as operands.
         scratchpad_bytes: memory of operands; with double buffering a tile has half of it.
@@ -107,7 +75,11 @@ class Accelerator:
         frequency_hz: clock.
         compute_model: "overlapped" (weights of the next fold come in behind the stream) or "physical" (folds one after
             the other); see :func:`.simulation.cycles.gemm_cycles`.
-        energy: picojoules of operations and bytes: a table, or a mapping of those of its figures that are to be others.
+        arrays: systolic arrays of rows x cols PEs, among which each GEMM is cut (:mod:`.simulation.partition`); they
+            share both memories, the DMA channel and the vector unit.
+        energy: picojoules of operations and bytes: a table, a mapping of those of its figures that are to be others, or
+            a model at a node, "hwcomponents:45nm" (:meth:`.energy.EnergyTable.of_model`), of these memories, whose
+            ports are as wide as the longer side of an array, and as a row of its sums.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -124,6 +96,7 @@ class Accelerator:
     launch_cycles: int = 1000
     frequency_hz: float = 1e9
     compute_model: str = "overlapped"
+    arrays: int = 1
     energy: EnergyTable = field(default_factory=EnergyTable)
 
     def __post_init__(self) -> None:
@@ -138,6 +111,10 @@ class Accelerator:
         if isinstance(self.energy, Mapping):
             energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
             object.__setattr__(self, "energy", energy)
+        elif isinstance(self.energy, str):
+            ports = self.itemsize * max(self.rows, self.cols), self.accumulator_itemsize * self.cols
+            memories = zip((self.scratchpad_bytes, self.accumulator_bytes), ports, strict=True)
+            object.__setattr__(self, "energy", EnergyTable.of_model(self.energy, *memories))
         if not isinstance(self.energy, EnergyTable):
             raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
 
@@ -167,8 +144,8 @@ class Accelerator:
 
     @property
     def macs_per_cycle(self) -> int:
-        """Multiply-adds of a cycle in which every PE works."""
-        return self.rows * self.cols
+        """Multiply-adds of a cycle in which every PE of every array works."""
+        return self.arrays * self.rows * self.cols
 
     def seconds(self, cycles: int) -> float:
         """Time of so many cycles."""
@@ -191,7 +168,7 @@ class Accelerator:
 _BOUNDS = {
     "rows": (1, 1024), "cols": (1, 1024), "scratchpad_bytes": (1, 1 << 40), "accumulator_bytes": (4, 1 << 40),
     "dma_bytes_per_cycle": (1, 1 << 20), "dma_latency": (0, 1 << 30), "vector_lanes": (1, 1 << 16),
-    "launch_cycles": (0, 1 << 40),
+    "launch_cycles": (0, 1 << 40), "arrays": (1, 1024),
 }  # fmt: skip
 
 

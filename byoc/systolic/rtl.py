@@ -33,7 +33,7 @@ PARTS = ("element", "array", "core")
 OPERATIONS = ("add", "multiply", "relu", "clip", "dequantize", "quantize")
 _MOST = {
     "rows": 64, "cols": 64, "vector_lanes": 64, "dma_bytes_per_cycle": 64, "scratchpad_bytes": 1 << 20,
-    "accumulator_bytes": 1 << 20,
+    "accumulator_bytes": 1 << 20, "arrays": 1,
 }  # fmt: skip
 _FIX = 'run="functional" has all of them'
 #: Memories begin undefined: no program reads what it has not written, and zeros would be most of the text.

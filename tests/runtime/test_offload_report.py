@@ -63,9 +63,17 @@ def test_damaged_rows() -> None:
 
 def test_kept_kernels_are_those_of_the_program() -> None:
     compiled = tvm_ext.compile(
-        tvm_ext.zoo.mlp(), offload="systolic", offload_options={"when": "always", "skip": ("fc2",)}, cache=False
-    )
+        tvm_ext.zoo.mlp(), offload="systolic", cache=False,
+        offload_options={"when": "always", "skip": ("fc2",), "energy": "hwcomponents:22nm:HBM2", "arrays": 2},
+    )  # fmt: skip
     made, kernels = compiled.offload_report(), compiled.report["kernels"]
+    table, layers = made.layer_table(), [row for region in made.regions for row in region.facts["layers"]]
+    assert table.caption == f"energy by {layers and made.regions[0].facts['accelerator']['energy']['source']}"
+    assert "HBM2" in table.caption and table.caption in str(made)
+    assert [row[0].content for row in table.rows] == [layer["name"] for layer in layers] and len(layers) > 1
+    for row, layer in zip(table.rows, layers, strict=True):
+        *levels, total = (float(cell.content or 0) for cell in row[3:])
+        assert sum(levels) == pytest.approx(total) == pytest.approx(sum(layer["energy"].values()) / 1e3)
     kept = [row for row in kernels if not row["recipe"].startswith("offload:")]
     assert [(row.kernel, row.recipe, list(row.nodes)) for row in made.kept] == [
         (row["name"], row["recipe"], row["nodes"]) for row in kept

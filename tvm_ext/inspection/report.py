@@ -257,8 +257,7 @@ def _offload(offloaded: OffloadReport, profile: Profile | None) -> list[Part]:
     """Times of what the CPU keeps are those of the profile, if there is one."""
     if profile is not None:
         offloaded = offloaded.measured({row.label: row.median for row in profile.rows("kernel")})
-    tables = (offloaded.region_table(), offloaded.amdahl_table(), offloaded.op_table())
-    return [*map(Note, offloaded.heads()), *(table for table in tables if table.rows)]
+    return [*map(Note, offloaded.heads()), *offloaded.tables()]
 
 
 def _environment(report: Report) -> Facts:

@@ -136,8 +136,9 @@ class OffloadReport:
         return {**plain(self, "speedup", "bound"), "ops": [list(vars(row).values()) for row in self.ops]}
 
     def __str__(self) -> str:
-        tables = [table.text() for table in (self.amdahl_table(), self._rest()) if table.rows]
-        return "\n".join([*self.heads(), self.region_table().text(), *(f"\n{text}" for text in tables)])
+        tables = [table for table in (self.layer_table(), self.amdahl_table(), self._rest()) if table.rows]
+        texts = (f"\n{table.caption}\n{table.text()}" if table.caption else f"\n{table.text()}" for table in tables)
+        return "\n".join([*self.heads(), self.region_table().text(), *texts])
 
     def heads(self) -> list[str]:
         """A line of what runs where, and one of what that can bring, if it is known."""
@@ -155,7 +156,25 @@ class OffloadReport:
 
     def _repr_html_(self) -> str:
         """For notebooks: all nodes."""
-        return "".join(table.html() for table in (self.region_table(), self.amdahl_table(), self.op_table()))
+        return "".join(table.html() for table in self.tables())
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of a page that have rows: regions, their layers, what the CPU keeps, all nodes."""
+        tables = self.region_table(), self.layer_table(), self.amdahl_table(), self.op_table()
+        return tuple(table for table in tables if table.rows)
+
+    def layer_table(self) -> Table:
+        """A row a layer, of the back ends that say what energy it takes, by level; the caption names the source."""
+        rows = [row for region in self.regions for row in region.facts.get("layers", ()) if row.get("energy")]
+        levels = dict.fromkeys(level for row in rows for level in row["energy"])
+        columns = [Column("layer"), Column("cycles", right=True), Column("DRAM", "kB", ".1f")]
+        columns += [Column(level, "nJ", ".1f") for level in (*levels, "energy")]
+        sources = dict.fromkeys(region.facts.get("energy_source", "") for region in self.regions)
+        return Table(columns, [
+            (row["name"], row["cycles"], row["dram_bytes"] / 1e3,
+             *(row["energy"].get(level, 0.0) / 1e3 for level in levels), sum(row["energy"].values()) / 1e3)
+            for row in rows
+        ], f"energy by {' and '.join(filter(None, sources))}")  # fmt: skip
 
     def amdahl_table(self) -> Table:
         """A row a kernel that the CPU keeps, the longest first: its share of a run on the CPU alone, and the bound on

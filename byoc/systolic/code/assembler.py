@@ -2,7 +2,7 @@
 
 ::
 
-    .accelerator rows=4 cols=4 dtype=int8 ... energy.dram_byte=244.0
+    .accelerator rows=4 cols=4 dtype=int8 ... energy.dram_byte=244.0 'energy.source=...'
     .run rtl                                 ; on the hardware; without it, by the functional view
     .tensor x input int8 [3, 8]
     .constant int8 [8, 4] base64:AAEC...     ; or sha256:..., with the values given to `assemble`
@@ -21,6 +21,7 @@ import binascii
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -44,7 +45,8 @@ def disassemble(program: Program, data: bool = True) -> str:
         program: any.
         data: whether constants are written out; if not, their SHA-256 is, and `assemble` wants them.
     """
-    lines = [".accelerator " + " ".join(f"{name}={value}" for name, value in _settings(program.accelerator))]
+    settings = (shlex.quote(f"{name}={value}") for name, value in _settings(program.accelerator))
+    lines = [".accelerator " + " ".join(settings)]
     lines += [f".run {program.run}"] * (program.run != RUNS[0])
     lines += [f".tensor {t.name} {t.role} {t.dtype} {list(t.shape)}" for t in program.tensors]
     lines += [f".constant {c.dtype} {list(c.shape)} {_data_text(c, data)}" for c in program.constants]
@@ -115,10 +117,10 @@ class _Assembly:
 
     def _read_accelerator(self, rest: str) -> None:
         settings: dict[str, Any] = {}
-        for item in rest.split():
+        for item in shlex.split(rest):
             name, value = _pair(item)
             table, _, key = name.rpartition(".")
-            (settings.setdefault(table, {}) if table else settings)[key] = _value(value)
+            (settings.setdefault(table, {}) if table else settings)[key] = value if key == "source" else _value(value)
         self._accelerator = Accelerator.from_dict(settings)
 
     def _read_tensor(self, rest: str) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 
 from ....core.errors import ProgramError
 from ..config import Accelerator
+from ..simulation.cost import block_of
 from .isa import Finish, Instruction, Sync
 from .layer import GemmLayer
 from .layer_check import check_layer
 from .layer_code import LayerCode
 from .program import Layer, Program, Tensor
-from .tiling import Tiling, search
+from .tiling import VECTOR, Tiling, search
 
 
 def lower(
@@ -63,7 +64,7 @@ class _Builder:
         begin = len(self.instructions)
         code = LayerCode(self.accelerator, layer, problem, choices[0], self.indices, self._constant)
         self.instructions += code.instructions()
-        facts = {**layer.facts, **_facts(layer, choices)}
+        facts = {**layer.facts, **_facts(layer, choices, self.accelerator)}
         self.layers.append(Layer(layer.name, begin, len(self.instructions), facts))
 
     def _constant(self, values: np.ndarray) -> int:
@@ -72,9 +73,12 @@ class _Builder:
         return len(self.constants) - 1
 
 
-def _facts(layer: GemmLayer, choices: tuple[Tiling, ...]) -> dict[str, Any]:
-    best = choices[0]
+def _facts(layer: GemmLayer, choices: tuple[Tiling, ...], hardware: Accelerator) -> dict[str, Any]:
+    best, block = choices[0], {}
+    if hardware.arrays > 1 and best.dataflow != VECTOR:
+        block = {"block": list(block_of(hardware, best.dataflow, best.m, best.k, best.n)[1:])}
     return {
+        **block,
         **{size: getattr(layer, size) for size in ("batch", "m", "k", "n")},
         "dataflow": best.dataflow,
         "tile": [best.m, best.k, best.n],

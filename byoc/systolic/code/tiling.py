@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from ....core.errors import ProgramError
 from ..config import Accelerator, Dataflow
-from ..simulation.cost import transfer_cycles
-from ..simulation.cycles import gemm_cycles
+from ..simulation.cost import block_of, transfer_cycles
+from ..simulation.partition import pieces
 
 #: Outermost first; k is always innermost, so that partial sums stay in the accumulator.
 ORDERS = ("bmnk", "bnmk", "nbmk")
@@ -359,22 +359,16 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
     """Cycles of the array, or of the vector unit, for one tile."""
     if problem.reduce:
         return -(-m * k * n // hardware.vector_lanes)
-    return gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+    return block_of(hardware, dataflow, m, k, n).cycles
 
 
 def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
     """Cycles of all tiles of one of the batch, without epilogues: whole ones and those at the edges, each kind once."""
     whole = (problem.m, problem.k, problem.n)
-    kinds = [_pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
+    kinds = [pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
     return sum(
         m_count * k_count * n_count * _tile_cycles(problem, hardware, dataflow, m, k, n)
         for m, m_count in kinds[0]
         for k, k_count in kinds[1]
         for n, n_count in kinds[2]
     )
-
-
-def _pieces(size: int, piece: int) -> list[tuple[int, int]]:
-    """(size, how many) of the whole pieces of a dimension and of what is left over."""
-    whole, rest = divmod(size, piece)
-    return [(length, count) for length, count in ((piece, whole), (rest, int(rest > 0))) if count]

@@ -129,6 +129,7 @@ def _facts(timing: Timing) -> Mapping[str, Any]:
     return {
         "accelerator": timing.program.accelerator.as_dict(), "cycles": timing.cycles, "seconds": _seconds(timing),
         "utilization": timing.utilization, "energy": dict(timing.totals.energy),
+        "energy_source": timing.program.accelerator.energy.source,
         "dram_bytes": timing.totals.bytes_at("dram"), "macs": timing.totals.macs,
         "layers": [_row(row) for row in layer_rows(timing)],
     }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from ....core.errors import OptionError
 from ..code.isa import Gemm, Reduce, Vector
 from ..code.program import Layer, Program, program_from_bytes
+from ..simulation.cost import block_of
 from ..simulation.cycles import mapping_efficiency
 from ..simulation.timing import Timing, simulate
 
@@ -24,7 +25,7 @@ class LayerRow:
         macs, dram_bytes: multiply-adds of the array; bytes between DRAM and the chip.
         energy: picojoules by level.
         utilization: multiply-adds of all that the PEs could do in `cycles`.
-        mapping_efficiency: mean part of the PEs that a fold uses.
+        mapping_efficiency: mean part of the PEs, of all arrays, that a fold uses.
         bound: side of the roofline: "compute" where multiply-adds at full speed would take longer than the transfers.
     """
 
@@ -77,14 +78,16 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
 
 
 def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
-    """Of the GEMMs of a layer, weighted by their cycles."""
+    """Of the GEMMs of a layer, weighted by their cycles; an array without a block maps nothing."""
     hardware = timing.program.accelerator
     weighted = cycles = 0.0
     for index in range(layer.begin, layer.end):
         gemm = timing.program.instructions[index]
         if isinstance(gemm, Gemm):
-            sizes = (gemm.m, gemm.k, gemm.n, hardware.rows, hardware.cols)
-            weighted += timing.costs[index].cycles * mapping_efficiency(gemm.dataflow, *sizes)
+            block = block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
+            used = mapping_efficiency(gemm.dataflow, block.m, gemm.k, block.n, hardware.rows, hardware.cols)
+            worked = gemm.m * gemm.n / (block.m * block.n * hardware.arrays)
+            weighted += timing.costs[index].cycles * used * worked
             cycles += timing.costs[index].cycles
     return weighted / cycles if cycles else 0.0
 

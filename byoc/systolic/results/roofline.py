@@ -65,8 +65,9 @@ def roofline_svg(rows: Sequence[LayerRow], accelerator: Accelerator, title: str)
         OptionError: no layer is left.
         ToolError: matplotlib is not installed.
     """
+    several = f"{accelerator.arrays} arrays of " if accelerator.arrays > 1 else ""
     about = (
-        f"{accelerator.rows} x {accelerator.cols} PEs, {accelerator.dtype}, "
+        f"{several}{accelerator.rows} x {accelerator.cols} PEs, {accelerator.dtype}, "
         f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; both axes logarithmic"
     )
     roof = Roof("DRAM and array", accelerator.dma_bytes_per_cycle, accelerator.macs_per_cycle)

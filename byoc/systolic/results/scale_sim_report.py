@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ....core.errors import OptionError
+from ..config import Accelerator
 from ..simulation.cycles import mapping_efficiency
 from ..simulation.scale_sim import MOST_ELEMENTS, Memories, kept_rows, scale_sim_cycles, window_addresses
 from ..simulation.timing import Timing
@@ -107,12 +108,22 @@ def scale_sim_csv(timing: Timing, memories: Memories | None = None, sparsity: tu
             its first load; a stall is a cycle of them in which the array does not work. Else the cycles that SCALE-Sim
             counts of the same GEMMs with these memories (:func:`..simulation.scale_sim.scale_sim_cycles`).
         sparsity: (N, M) of the weights there.
+
+    Raises:
+        OptionError: there are memories, and several arrays.
     """
     rows, hardware = [row for row in layer_rows(timing) if row.array_cycles], timing.program.accelerator
     if memories is None:
         return report_csv(_timed(row, hardware.macs_per_cycle) for row in rows)
-    layers = (ScaleSimLayer.of(row, sparsity) for row in rows)
-    return report_csv(layer.counted(hardware.rows, hardware.cols, memories) for layer in layers)
+    array = one_array(hardware)
+    return report_csv(ScaleSimLayer.of(row, sparsity).counted(*array, memories) for row in rows)
+
+
+def one_array(hardware: Accelerator) -> tuple[int, int]:
+    """Rows and columns of the array of an accelerator; raises OptionError where there are several."""
+    if hardware.arrays > 1:
+        raise OptionError(f"arrays={hardware.arrays}: the buffers that SCALE-Sim counts feed one", fix="give arrays=1")
+    return hardware.rows, hardware.cols
 
 
 def report_csv(lines: Iterable[tuple[float, ...]]) -> str:

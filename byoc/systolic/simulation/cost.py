@@ -16,6 +16,7 @@ from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduc
 from ..code.program import Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
+from .partition import Block, partition, pieces
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,24 @@ def _no_cost(hardware: Accelerator) -> Cost:
     return Cost()
 
 
+def block_of(hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> Block:
+    """The block of a GEMM that each array has; all of it where there is one array."""
+    array = hardware.rows, hardware.cols
+    if hardware.arrays == 1:
+        return Block(gemm_cycles(dataflow, m, k, n, *array, hardware.compute_model), m, n)
+    return partition(dataflow, m, k, n, *array, hardware.arrays, hardware.compute_model)
+
+
 def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int) -> Cost:
-    """Of a GEMM of the array, whose operands lie in the scratchpad."""
-    rows, cols = hardware.rows, hardware.cols
+    """Of a GEMM of the arrays, whose operands lie in the scratchpad."""
+    rows, cols, block = hardware.rows, hardware.cols, block_of(hardware, dataflow, m, k, n)
     a, b, c = m * k * hardware.itemsize, k * n * hardware.itemsize, m * n * hardware.accumulator_itemsize
-    a_reads = 1 if dataflow == "is" else -(-n // cols)
-    b_reads = {"ws": 1, "os": -(-m // rows), "is": -(-m // cols)}[dataflow]
+    a_reads = sum(count * (1 if dataflow == "is" else -(-size // cols)) for size, count in pieces(n, block.n))
+    along = {"ws": m, "os": rows, "is": cols}[dataflow]
+    b_reads = sum(count * -(-size // along) for size, count in pieces(m, block.m))
     c_writes = 1 if dataflow == "os" else -(-k // rows)
     return Cost(
-        cycles=gemm_cycles(dataflow, m, k, n, rows, cols, model=hardware.compute_model),
+        cycles=block.cycles,
         macs=m * k * n,
         traffic=(
             ("scratchpad", "a", a * a_reads),

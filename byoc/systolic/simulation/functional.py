@@ -19,6 +19,8 @@ from ..code.check import loaded_itemsize
 from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program, Tensor
 from ..config import Dataflow
+from .cost import block_of
+from .partition import blocks
 from .stepper import step_gemm
 from .vector import apply, reduced
 
@@ -197,8 +199,11 @@ def _gemm(state: _State, gemm: Gemm) -> None:
     c = state.sums(gemm.c, gemm.m, gemm.n).view(hardware.accumulator_dtype)
     if state.backend == "stepper":
         acc = c.copy() if gemm.accumulate else None
-        overlapped = hardware.compute_model == "overlapped"
-        c[...] = step_gemm(a, b, gemm.dataflow, hardware.rows, hardware.cols, acc=acc, overlapped=overlapped)[0]
+        array = hardware.rows, hardware.cols, hardware.compute_model == "overlapped"
+        block = block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
+        for at in blocks(gemm.m, gemm.n, block):
+            part = None if acc is None else acc[at]
+            c[at] = step_gemm(a[at[0]], b[:, at[1]], gemm.dataflow, *array[:2], acc=part, overlapped=array[2])[0]
         return
     if hardware.dtype == "bfloat16":
         _add_in_order(c, a, b, gemm.k if gemm.dataflow == Dataflow.OS else hardware.rows, bool(gemm.accumulate))

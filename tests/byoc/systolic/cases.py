@@ -22,18 +22,20 @@ SMALL_FLOAT = Accelerator(rows=4, cols=4, dtype="float32", scratchpad_bytes=4096
 SIZES = [(1, 1, 1), (1, 17, 5), (7, 13, 1), (33, 65, 17), (5, 127, 31), (64, 32, 48)]
 
 
+def table_rows(name: str) -> list[dict[str, str]]:
+    """Rows of a table of what others computed."""
+    with (Path(__file__).with_name("data") / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def scalesim_rows() -> list[dict[str, str]]:
     """What SCALE-Sim 3.0.0 printed of GEMMs."""
-    path = Path(__file__).with_name("data") / "scalesim_3_0_0_gemm.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return table_rows("scalesim_3_0_0_gemm.csv")
 
 
 def scalesim_memory_rows() -> list[dict[str, str]]:
     """What SCALE-Sim 3.0.0 printed of layers with three memories; `benchmarks/offloading/scalesim_rows.py` ran it."""
-    path = Path(__file__).with_name("data") / "scalesim_3_0_0_memory.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return table_rows("scalesim_3_0_0_memory.csv")
 
 
 def scalesim_memory_cycles(row: dict[str, str]) -> tuple[MemoryCycles, MemoryCycles]:
@@ -49,9 +51,7 @@ def scalesim_memory_cycles(row: dict[str, str]) -> tuple[MemoryCycles, MemoryCyc
 
 def mapping_bounds() -> list[dict[str, str]]:
     """Fewest bytes of DRAM of 20 layers with three sizes of buffers, by accelforge 1.0.467."""
-    path = Path(__file__).with_name("data") / "accelforge_1_0_467_dram.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return table_rows("accelforge_1_0_467_dram.csv")
 
 
 def bounded_problem(row: dict[str, str]) -> tuple[GemmProblem, Accelerator]:

@@ -60,3 +60,10 @@ def test_what_is_no_topology(cli: Any, tmp_path: Path, line: str) -> None:
     path.write_text(f"head\n{line}\n")
     assert cli("scalesim", str(path))[0] == 2
     assert cli("scalesim", str(tmp_path / "none.csv"))[0] == 2
+
+
+def test_it_counts_one_array(cli: Any, tmp_path: Path) -> None:
+    path = tmp_path / "topology.csv"
+    path.write_text("head\na, 4, 4, 4,\n")
+    assert cli("scalesim", str(path), "--offload-option", "arrays=1")[0] == 0
+    assert cli("scalesim", str(path), "--offload-option", "arrays=2")[0] == 2

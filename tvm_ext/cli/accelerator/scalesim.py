@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from ...byoc.settings import offloading_of
     from ...byoc.systolic import Memories, report_csv
     from ...byoc.systolic.config import known_settings
-    from ...byoc.systolic.results.scale_sim_report import SCALE_SIM_COLUMNS
+    from ...byoc.systolic.results.scale_sim_report import SCALE_SIM_COLUMNS, one_array
 
     if options["offload"] != "systolic":
         raise OptionError(f"--offload {options['offload']}: SCALE-Sim counts arrays", fix="--offload systolic")
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     assert offloading is not None
     array, settings = offloading.options, dict(setting_argument("--memory", text) for text in args.memory)
     memories = Memories(**known_settings(Memories, "memories", settings))
-    lines = [layer.counted(array.rows, array.cols, memories) for layer in _layers(args, options, array)]
+    shape = one_array(array)
+    lines = [layer.counted(*shape, memories) for layer in _layers(args, options, array)]
     rows = [dict(zip(SCALE_SIM_COLUMNS, (number, *line), strict=True)) for number, line in enumerate(lines)]
     return print_result(args, {"ok": True, "layers": rows}, report_csv(lines).rstrip("\n"))
 

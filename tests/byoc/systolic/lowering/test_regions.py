@@ -99,6 +99,7 @@ def test_facts() -> None:
     assert facts["seconds"] == seconds_of(made, OPTIONS) == (timing.cycles + 1000) / 1e9
     assert facts["accelerator"] == program.accelerator.as_dict() and "dataflow" not in facts["accelerator"]
     assert facts["dram_bytes"] == timing.totals.bytes_at("dram") and sum(facts["energy"].values()) > 0
+    assert facts["energy_source"] == program.accelerator.energy.source
     first, second = facts["layers"]
     assert (first["op"], first["epilogue"], second["epilogue"]) == ("matmul", ["add", "nn.relu"], [])
     assert first["node"] == made.composites[0].name and first["nodes"] == list(made.composites[0].nodes)

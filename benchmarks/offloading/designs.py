@@ -1,0 +1,144 @@
+"""Designs over the layers of :mod:`.layers`, timed: many arrays against a large one, energies by
+their source. Writes results/designs.md, which is the same on any machine; takes a minute.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from tests.byoc.systolic.cases import table_rows
+from tvm_ext.byoc.systolic import Accelerator, Timing, simulate
+from tvm_ext.byoc.systolic.code.tiling import GemmProblem
+from tvm_ext.byoc.systolic.simulation.partition import partition
+
+from benchmarks.common.results import ALL_RESULTS, write_text
+from benchmarks.common.rows import table
+from benchmarks.offloading.layers import LAYERS
+from benchmarks.offloading.mapping import program_of
+from benchmarks.offloading.scalesim_multicore import PARTITIONS
+from benchmarks.offloading.speed import MEMORIES
+
+#: Rows, columns, arrays.
+SHAPES = (
+    (16, 16, 1),
+    (16, 16, 2),
+    (16, 32, 1),
+    (16, 16, 4),
+    (32, 32, 1),
+    (16, 16, 8),
+    (32, 64, 1),
+    (16, 16, 16),
+    (64, 64, 1),
+)
+SOURCES = (
+    {},
+    {"energy": "hwcomponents:45nm"},
+    {"energy": "hwcomponents:22nm"},
+    {"energy": "hwcomponents:22nm:HBM2"},
+)
+_PAGE = """\
+# Designs
+
+`python benchmarks/offloading/designs.py` writes this page: 20 layers of ResNet-18 and BERT as GEMMs
+of int8, results of int8 included, by the timing view.
+
+## Many arrays, or a large one
+
+1 MiB of scratchpad, 256 KiB of accumulators, 64 bytes a cycle. Utilization is of all PEs; energies
+are those of hwcomponents at 45 nm.
+
+{arrays}
+
+A GEMM is cut along the rows and columns of C, k stays whole. Of {problems} cases (layers on 4, 6
+and 16 arrays of 16x16, 8x32) {equal} take the cycles of the best of all dataflows and of all
+three ways of SCALE-Sim's model; all take {mean:.3f} times as many in the geometric mean, {most:.2f}
+at most.
+
+## Energy by its source
+
+The default accelerator: 16x16 PEs, 256 KiB of scratchpad, 64 KiB of accumulators; microjoules of
+all layers together.
+
+{energy}
+"""
+
+
+def main() -> int:
+    """Time all, and write the page."""
+    ratios = cuts()
+    text = _PAGE.format(
+        arrays=table(arrays()),
+        energy=table(energies()),
+        problems=len(ratios),
+        equal=sum(ratio == 1 for ratio in ratios),
+        mean=math.exp(statistics.fmean(map(math.log, ratios))),
+        most=max(ratios),
+    )
+    write_text(ALL_RESULTS / "designs.md", text)
+    return 0
+
+
+def timings(settings: Mapping[str, Any]) -> list[Timing]:
+    """Of each layer on an accelerator."""
+    hardware = Accelerator.from_dict(settings)
+    problems = {
+        name: GemmProblem(m, k, n, batch, a_batches=batch, b_batches=batch, out_bytes=1)
+        for name, (batch, m, k, n) in LAYERS.items()
+    }
+    return [simulate(program_of(name, problem, hardware)) for name, problem in problems.items()]
+
+
+def arrays() -> list[tuple[str, ...]]:
+    """Rows of the table of shapes."""
+    rows = [("PEs", "arrays", "cycles", "utilization", "scratchpad MB", "DRAM MB", "energy uJ")]
+    for height, width, count in SHAPES:
+        shape = {"rows": height, "cols": width, "arrays": count, "energy": "hwcomponents:45nm"}
+        timed = timings({**shape, **MEMORIES["large"]})
+        cycles = sum(each.cycles for each in timed)
+        macs = sum(each.totals.macs for each in timed)
+        moved = (
+            f"{sum(each.totals.bytes_at(memory) for each in timed) / 1e6:.1f}"
+            for memory in ("scratchpad", "dram")
+        )
+        energy = sum(sum(each.totals.energy.values()) for each in timed)
+        used = macs / (cycles * height * width * count)
+        cells = f"{cycles:,}", f"{used:.1%}", *moved, f"{energy / 1e6:.0f}"
+        rows.append((f"{height * width * count:,}", f"{count} of {height}x{width}", *cells))
+    return rows
+
+
+def energies() -> list[tuple[str, ...]]:
+    """Rows of the table of sources: a level each, and their sum."""
+    found = []
+    for source in SOURCES:
+        sums: Counter[str] = Counter()
+        for each in timings(source):
+            sums.update(each.totals.energy)
+        found.append(dict(sums) | {"all": sum(sums.values())})
+    head = ["Horowitz, 45 nm", *(str(source["energy"]) for source in SOURCES[1:])]
+    levels = ((level, *(f"{sums[level] / 1e6:.1f}" for sums in found)) for level in found[0])
+    return [("level", *head), *levels]
+
+
+def cuts() -> list[float]:
+    """Cycles of the best dataflow over those of the best one and way of SCALE-Sim, of each case."""
+    best: dict[tuple[str, ...], tuple[int, int]] = {}
+    for row in table_rows("scalesim_3_multicore.csv"):
+        sizes = [int(row[name]) for name in ("m", "k", "n", "rows", "cols", "arrays")]
+        cycles = partition(row["dataflow"], *sizes, "paper").cycles
+        key = row["layer"], row["rows"], row["cols"], row["arrays"]
+        ours, theirs = best.get(key, (cycles, cycles))
+        best[key] = min(ours, cycles), min(theirs, *(int(row[way]) for way in PARTITIONS))
+    return [ours / theirs for ours, theirs in best.values()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
