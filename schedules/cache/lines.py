@@ -6,7 +6,9 @@ import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from ..blocked.prefetch import LINE_BYTES, prefetch
+from tvm_ext.core.recipe import Param
+
+from ..blocked.prefetch import INTO_L1, LINE_BYTES, prefetch
 from ..steps.arguments import Arguments
 from ..steps.nests import unrolled, where
 from .tokens import CacheMatch, Tokens
@@ -26,11 +28,15 @@ class CacheLines:
 
     def of(self, role: str) -> int:
         """Lines of a row."""
-        param = self._match.param(role)
-        return -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES))
+        return -(-self.bytes_of(self._match.param(role)) // LINE_BYTES)
+
+    @staticmethod
+    def bytes_of(param: Param) -> int:
+        """Bytes of a row of a cache."""
+        return -(-param.shape[3] * int(tvm.DataType(param.dtype).bits) // 8)
 
     def ask(self, role: str, place: tuple[Any, Any, Any], start: Any, count: int, condition: Any) -> None:
-        """Prefetch lines, which are numbered from a row on, if a condition holds or is None.
+        """Prefetch lines into L1, which are numbered from a row on, if a condition holds or is None.
 
         Args:
             place: sequence, head of keys and number of the row.
@@ -41,6 +47,8 @@ class CacheLines:
             return
         with where([] if condition is None else [condition]), unrolled(count, 1) as (i, _):
             (b, g, row), number = place, start + i
-            key, column = tirx.min(row + number // each, self._match.capacity - 1), number % each
+            key, column = row + number // each, number % each
+            if self._match.says.paged:  # no page behind the last one is looked up
+                key = tirx.min(key, self._match.capacity - 1)
             index = [*self._tokens.place(b, g, key), column * (param.shape[3] // each)]
-            T.evaluate(prefetch(self._args.buffer(param), index))
+            T.evaluate(prefetch(self._args.buffer(param), index, INTO_L1))
