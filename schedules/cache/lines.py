@@ -6,9 +6,7 @@ import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.recipe import Param
-
-from ..blocked.prefetch import INTO_L1, LINE_BYTES, prefetch
+from ..blocked.prefetch import LINE_BYTES, prefetch
 from ..steps.arguments import Arguments
 from ..steps.nests import unrolled, where
 from .tokens import CacheMatch, Tokens
@@ -28,15 +26,11 @@ class CacheLines:
 
     def of(self, role: str) -> int:
         """Lines of a row."""
-        return -(-self.bytes_of(self._match.param(role)) // LINE_BYTES)
-
-    @staticmethod
-    def bytes_of(param: Param) -> int:
-        """Bytes of a row of a cache."""
-        return -(-param.shape[3] * int(tvm.DataType(param.dtype).bits) // 8)
+        param = self._match.param(role)
+        return -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES))
 
     def ask(self, role: str, place: tuple[Any, Any, Any], start: Any, count: int, condition: Any) -> None:
-        """Prefetch lines into L1, which are numbered from a row on, if a condition holds or is None.
+        """Prefetch lines, which are numbered from a row on, if a condition holds or is None.
 
         Args:
             place: sequence, head of keys and number of the row.
@@ -51,4 +45,4 @@ class CacheLines:
             if self._match.says.paged:  # no page behind the last one is looked up
                 key = tirx.min(key, self._match.capacity - 1)
             index = [*self._tokens.place(b, g, key), column * (param.shape[3] // each)]
-            T.evaluate(prefetch(self._args.buffer(param), index, INTO_L1))
+            T.evaluate(prefetch(self._args.buffer(param), index))

@@ -15,12 +15,10 @@ from tvm_ext.ops.kv_cache import APPEND, ATTENTION, Attention
 
 from .append import CacheAppend
 from .attention import CachedAttentionKernel
-from .lines import CacheLines
 from .tokens import CacheMatch, taken
 
-#: Rows of a unit that read a key together, at most; keys of a block, at most, and the part of L1 that these and their
-#: values may have.
-_ROWS, _BLOCK, _SHARE = 16, 64, 2 / 3
+#: Rows of a unit that read a key together, at most; keys of a block.
+_ROWS, _BLOCK = 16, 64
 #: Vector instructions of a vector of scores: an exponential, a mask, maximum and sum.
 _SCORE = 30
 
@@ -41,14 +39,13 @@ class CachedAttention(Recipe[CacheMatch]):
         lanes, wide = match.lanes(machine.lanes), machine.registers >= 32
         shared = match.group.shape[2] // match.groups
         vectors = match.param("values").shape[3] // lanes
-        each = sum(CacheLines.bytes_of(match.param(role)) for role in ("keys", "values"))
         columns = next(c for c in range(4 if wide else 2, 0, -1) if vectors % c == 0)
         fitting = [r for r in range(1, 9) if r * columns + columns + 1 <= machine.registers - 4]
         rows, scored = (max(r for r in some if shared % r == 0) for some in (fitting, range(1, 7 if wide else 4)))
         return {
             "lanes": [lanes],
             "queries": [max(1, min(match.group.shape[1], _ROWS // shared))],
-            "block": [max(lanes, next((b for b in (_BLOCK, _BLOCK // 2) if b * each <= _SHARE * machine.l1d), 0))],
+            "block": [max(_BLOCK, lanes)],
             "scored": [scored if scored > 1 else 3],
             "rows": [rows if rows > 1 else min(4, fitting[-1])],
             "columns": [columns],
