@@ -14,9 +14,9 @@ Where there are fewer units than a few for each thread, the keys of each are cut
 joined behind that. What stands in a cache behind the length is read by no sum.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -29,36 +29,15 @@ from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 from ..steps.arguments import building
 from ..steps.attention_kernel import ceil_div, float32, float_buffer
 from ..steps.nests import tiles, unrolled, vectors_of
-from ..steps.transposes import across, sums
+from ..steps.transposes import across
 from .lines import CacheLines
+from .scores import Tile, products
 from .tokens import CacheMatch, Tokens, computed
 
 #: Units a thread, from which on the keys of a unit stay whole.
 _EVEN = 4
 #: Units that are each cut in as many parts as there are threads; more are cut in fewer.
 _PARTS = 2 * _EVEN
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Sizes of the loops.
-
-    Attributes:
-        lanes: of all vectors, and keys of a tile of scores.
-        queries: tokens of a unit.
-        shared: heads of queries of a head of keys.
-        block: keys that are read for all rows before others are.
-        rows, columns: of a register tile of the result: rows, and vectors of a value.
-        threads: that share units.
-    """
-
-    lanes: int
-    queries: int
-    shared: int
-    block: int
-    rows: int
-    columns: int
-    threads: int
 
 
 class CachedAttentionKernel:
@@ -147,7 +126,8 @@ class CachedAttentionKernel:
     def _unit(self, unit: Any, part: Any) -> None:
         t, says = self._tile, self._says
         b, g, token = map(self._number, self._place(unit))
-        rows = self._number(self._rows(token))
+        rows = self._rows(token)
+        rows = rows if isinstance(rows, int) else self._number(rows)
         first = self._tokens.first(b)
         self._load(b, g, token, first, rows, part)
         # a query at row r of the cache sees rows up to r, or all that count
@@ -207,20 +187,13 @@ class CachedAttentionKernel:
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
             T.buffer_store(self._largest, float32(-math.inf), [r, j])
         with T.serial(ceil_div(count, t.lanes)) as tile:
-            read = self._keys(b, g, low + tile * t.lanes)
-            with T.serial(rows) as r:
-                acc = float_buffer("acc", (t.lanes, t.lanes))
-                with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                    T.buffer_store(acc, float32(0), [i, j])
-                parts = self._depth // t.lanes
-                with T.serial(parts) as v:
-                    self._ask_values((b, g, low + tile * t.lanes), r * parts + v, rows * parts)
-                    with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                        d = v * t.lanes + j
-                        T.buffer_store(acc, acc[i, j] + read(i, d) * self._queries[r, d], [i, j])
-                vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
-                T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
-                self._mask((own, low, stop), tile, r)
+            place = (b, g, low + tile * t.lanes)
+            key = self._keys(*place, decoded=not t.has_all(rows))
+            for row, height in tiles(0, rows, t.scored):
+                ask = functools.partial(self._ask_values, place, None if t.has_all(rows) else row == 0)
+                for r, scores in enumerate(products(t, (row, height), key, self._queries, ask)):
+                    T.buffer_store(self._scores, scores, [row + r, self._lanes_from(tile * t.lanes)])
+                    self._mask((own, low, stop), tile, row + r)
 
     def _mask(self, keys: tuple[Any, Any, Any], tile: Any, r: Any) -> None:
         """-inf for scores of keys that a query does not see; the largest of each lane, with those of a tile."""
@@ -236,20 +209,21 @@ class CachedAttentionKernel:
             T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
             T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
 
-    def _keys(self, b: Any, g: Any, low: Any) -> Callable[[Any, Any], Any]:
-        """(key of a tile, element) -> its value; keys that are stored as something else are decoded for all rows."""
-        t = self._tile
+    def _keys(self, b: Any, g: Any, low: Any, decoded: bool) -> Callable[[Any], Callable[[Any], Any]]:
+        """Key of a tile -> element -> its value; keys that are stored as something else are `decoded` for all rows."""
+        t, key_at = self._tile, self._places(b, g, low)
 
-        key_at = self._places(b, g, low)
+        def key(i: Any) -> Callable[[Any], Any]:
+            where = [T.bind(_expr(axis)) for axis in key_at(i)]
+            return lambda d: self._read("keys", *where, d)
 
-        def read(i: Any, d: Any) -> Any:
-            return self._read("keys", *key_at(i), d)
-
-        if not self._match.param("keys").decode:
-            return read
-        with T.serial(t.lanes) as i, T.unroll(self._depth // t.lanes) as v, T.vectorized(t.lanes) as j:
-            T.buffer_store(self._decoded, read(i, v * t.lanes + j), [i, v * t.lanes + j])
-        return lambda i, d: self._decoded[i, d]
+        if not decoded or not self._match.param("keys").decode:
+            return key
+        with T.serial(t.lanes) as i:
+            value = key(i)
+            with T.unroll(self._depth // t.lanes) as v, T.vectorized(t.lanes) as j:
+                T.buffer_store(self._decoded, value(v * t.lanes + j), [i, v * t.lanes + j])
+        return lambda i: lambda d: self._decoded[i, d]
 
     def _places(self, b: Any, g: Any, low: Any) -> Callable[[Any], Sequence[Any]]:
         """Number of a key of a tile -> where it lies in the cache; the page of a tile is looked up once."""
@@ -261,18 +235,18 @@ class CachedAttentionKernel:
         page, row, head = (T.bind(_expr(axis)) for axis in self._tokens.place(b, g, low))
         return lambda i: (page, row + i, head)
 
-    def _ask_values(self, place: tuple[Any, Any, Any], step: Any, steps: Any) -> None:
-        """Prefetch the share that a step of a tile of scores has of the tile's values, from first to last.
+    def _ask_values(self, place: tuple[Any, Any, Any], condition: Any, part: Any, count: int) -> None:
+        """Prefetch the share that a part of a tile of scores has of the tile's values, from first to last.
 
         A cache is in L3 at best, and a burst of prefetches waits for the few lines that a core asks for at a time.
 
         Args:
             place: sequence, head of keys and first key of the tile.
-            steps: of a tile; where their number is only known at run time the first row asks for all.
+            condition: whether the part is one of the first rows; None if there are no others.
+            part, count: its number, and how many there are.
         """
-        known = steps if isinstance(steps, int) else self._depth // self._tile.lanes
-        share = -(-self._tile.lanes * self._lines.of("values") // known)
-        self._lines.ask("values", place, step * share, share, None if isinstance(steps, int) else step < known)
+        share = -(-self._tile.lanes * self._lines.of("values") // count)
+        self._lines.ask("values", place, part * share, share, condition)
 
     def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
         """Prefetch the share of a column of the first rows of a key of the block that is read next."""

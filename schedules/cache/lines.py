@@ -41,6 +41,8 @@ class CacheLines:
             return
         with where([] if condition is None else [condition]), unrolled(count, 1) as (i, _):
             (b, g, row), number = place, start + i
-            key, column = tirx.min(row + number // each, self._match.capacity - 1), number % each
+            key, column = row + number // each, number % each
+            if self._match.says.paged:  # no page behind the last one is looked up
+                key = tirx.min(key, self._match.capacity - 1)
             index = [*self._tokens.place(b, g, key), column * (param.shape[3] // each)]
             T.evaluate(prefetch(self._args.buffer(param), index))

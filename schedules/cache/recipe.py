@@ -41,11 +41,12 @@ class CachedAttention(Recipe[CacheMatch]):
         vectors = match.param("values").shape[3] // lanes
         columns = next(c for c in range(4 if wide else 2, 0, -1) if vectors % c == 0)
         fitting = [r for r in range(1, 9) if r * columns + columns + 1 <= machine.registers - 4]
-        rows = max((r for r in fitting if shared % r == 0), default=1)
+        rows, scored = (max(r for r in some if shared % r == 0) for some in (fitting, range(1, 7 if wide else 4)))
         return {
             "lanes": [lanes],
             "queries": [max(1, min(match.group.shape[1], _ROWS // shared))],
             "block": [max(_BLOCK, lanes)],
+            "scored": [scored if scored > 1 else 3],
             "rows": [rows if rows > 1 else min(4, fitting[-1])],
             "columns": [columns],
             "threads": thread_counts(self._cycles(match, machine), machine),

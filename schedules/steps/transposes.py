@@ -37,27 +37,30 @@ def transpose(rows: Sequence[Any], itemsize: int) -> list[Any]:
     return [blocks[c][b] for b in range(size // unit) for c in range(unit)]
 
 
-def sums(rows: Sequence[Any], itemsize: int) -> Any:
-    """The vector whose lane i is the sum of vector i: the network of :func:`transpose`, halves added at each step.
+def sums(rows: Sequence[Any], lanes: int, itemsize: int) -> Any:
+    """A vector of the sums of vectors: the network of :func:`transpose`, halves added at each step.
 
     Args:
-        rows, itemsize: of :func:`transpose`.
+        rows: n vectors; n is a power of two, at least as many as an instruction interleaves.
+        lanes, itemsize: of a vector, and bytes of an element.
+
+    Returns:
+        For n = lanes, lane i is the sum of vector i; of fewer, parts of these sums for :func:`joined`.
     """
-    size = len(rows)
-    unit = min(size, _LANE_BYTES // itemsize)
-
-    def added(pair: Sequence[Any], orders: Sequence[Sequence[int]]) -> Any:
-        low, high = (_shuffle(pair, order) for order in orders)
-        return T.bind(low + high)
-
-    groups: list[Any] = []
-    for start in range(0, size, unit):
+    unit, groups = min(lanes, _LANE_BYTES // itemsize), []
+    for start in range(0, len(rows), unit):
         group = list(rows[start : start + unit])
         while (half := len(group) // 2) >= 1:
-            group = [added(pair, _zips(size, unit)) for pair in zip(group[:half], group[half:], strict=True)]
+            group = [_added(pair, _zips(lanes, unit)) for pair in zip(group[:half], group[half:], strict=True)]
         groups += group
+    return joined(groups, lanes, itemsize)
+
+
+def joined(groups: Sequence[Any], lanes: int, itemsize: int) -> Any:
+    """The result of :func:`sums` for all vectors, of its results for equally many of them each, in order."""
+    unit = min(lanes, _LANE_BYTES // itemsize)
     while len(groups) > 1:
-        groups = [added(groups[i : i + 2], _picks(size // unit, unit)) for i in range(0, len(groups), 2)]
+        groups = [_added(groups[i : i + 2], _picks(lanes // unit, unit)) for i in range(0, len(groups), 2)]
     return groups[0]
 
 
@@ -116,6 +119,11 @@ def _picks(count: int, unit: int) -> tuple[list[int], list[int]]:
     """Orders of two vectors of so many blocks that pick the even blocks, and the odd ones."""
     even = [block * unit + k for block in range(0, 2 * count, 2) for k in range(unit)]
     return even, [i + unit for i in even]
+
+
+def _added(pair: Sequence[Any], orders: Sequence[Sequence[int]]) -> Any:
+    low, high = (_shuffle(pair, order) for order in orders)
+    return T.bind(low + high)
 
 
 def _shuffle(vectors: Sequence[Any], order: Sequence[int]) -> Any:

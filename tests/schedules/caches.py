@@ -1,14 +1,17 @@
 """Calls with a cache: their groups, operands, and what they give, in numpy and float64."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tvm import relax
 
 from tvm_ext.core.group import Group
 from tvm_ext.ops.kv_cache import APPEND, ATTENTION, Append, Attention
 
 from .kernels import make_group, random
+from .stored import FLOATS
 
 
 class CacheCase:
@@ -19,12 +22,13 @@ class CacheCase:
             and rows of a head of keys.
         more: operands besides the lengths.
         width: elements of a value; 0 for as many as a key has.
+        dtype: that keys and values are stored in.
         attributes: of :class:`Attention`.
     """
 
     def __init__(
         self, batch: int, steps: int, heads: int, groups: int, size: int, capacity: int, more: str = "",
-        width: int = 0, **attributes: Any,
+        width: int = 0, dtype: str = "float32", **attributes: Any,
     ) -> None:  # fmt: skip
         own, self._rng = tuple(more.split()), np.random.default_rng([batch, steps, heads, size, capacity])
         self.says = Attention(("lengths", *own), heads=heads, scale=size**-0.5, **attributes)
@@ -41,17 +45,38 @@ class CacheCase:
         }  # fmt: skip
         self.arrays = {role: random(self._rng, *shape) for role, shape in shapes.items()}
         self.arrays["positions"] = self._rng.integers(0, capacity, shapes["positions"])
+        self.arrays |= {role: self.arrays[role].astype(dtype) for role in ("keys", "values")}
         self.append, self.attention = self._group(APPEND, self.append_says), self._group(ATTENTION, self.says)
 
     def _group(self, anchor: str, says: Append | Attention) -> Group:
-        whole = {"lengths": "int32", "total": "int32", "positions": "int64"}
+        whole = {"lengths": "int32", "total": "int32", "positions": "int64", "sequences": "int32", "table": "int32"}
         shapes = [self.arrays[role].shape for role in says.roles]
-        dtypes = [whole.get(role, "float32") for role in says.roles]
+        dtypes = [whole.get(role, str(self.arrays[role].dtype)) for role in says.roles]
 
         def body(*params: Any) -> Any:
-            yield says.call(dict(zip(says.roles, params, strict=True)))
+            operands = dict(zip(says.roles, params, strict=True))
+            for role, dtype in zip(says.roles, dtypes, strict=True):
+                if dtype in FLOATS:
+                    operands[role] = yield relax.op.astype(operands[role], "float32")
+            yield says.call(operands)
 
         return make_group(anchor, shapes, body, (), dtypes)
+
+    def in_pages(self, rows: int, lengths: Sequence[int]) -> tuple[Group, list[np.ndarray]]:
+        """The attention of one token a sequence over caches in pages of so many rows, which lie in no order; and its
+        operands, after which sequences have so many rows."""
+        batch, groups, capacity, _ = self.arrays["keys"].shape
+        count = capacity // rows
+        order = self._rng.permutation(batch * count + 1)[: batch * count]
+        for role in ("keys", "values"):
+            own = self.arrays[role].reshape(batch, groups, count, rows, -1).transpose(0, 2, 3, 1, 4)
+            pages = np.full((batch * count + 1, *own.shape[2:]), np.nan, own.dtype)
+            pages[order] = own.reshape(batch * count, *own.shape[2:])
+            self.arrays[role] = pages
+        self.arrays["table"] = np.int32(order.reshape(batch, count))
+        self.arrays["sequences"] = np.arange(batch, dtype="int32")
+        says = replace(self.says, operands=(*self.says.operands, "sequences", "table"))
+        return self._group(ATTENTION, says), self.operands(says, lengths)
 
     def operands(self, says: Append | Attention, lengths: Sequence[int], total: int = 0) -> list[np.ndarray]:
         """Operands of a call after which sequences have so many rows; `total` is that of a first prompt, or 0."""

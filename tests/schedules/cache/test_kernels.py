@@ -54,6 +54,31 @@ def test_kernels(
     np.testing.assert_allclose(found, case.attended(lengths, total), **TOLERANCE)
 
 
+#: (batch, steps, heads, heads of keys, size, capacity), dtype, length, rows of a page or 0 for a whole cache.
+STORED = [
+    ((1, 1, 9, 3, 64, 301), "float16", 299, 0),
+    ((2, 1, 8, 1, 128, 70), "bfloat16", 69, 0),
+    ((1, 1, 4, 1, 80, 131), "float16", 131, 0),
+    ((1, 6, 6, 3, 32, 150), "bfloat16", 77, 0),
+    ((1, 7, 5, 5, 64, 90), "float16", 61, 0),
+    ((1, 3, 14, 2, 48, 66), "float16", 65, 0),
+    ((2, 1, 9, 3, 64, 160), "float16", 150, 32),
+    ((2, 1, 8, 2, 80, 66), "float32", 66, 6),
+    ((2, 1, 2, 2, 32, 80), "bfloat16", 79, 40),
+]
+
+
+@pytest.mark.parametrize(("sizes", "dtype", "length", "rows"), STORED)
+def test_caches_of_narrow_floats_and_in_pages(
+    sizes: Sequence[int], dtype: str, length: int, rows: int, case_machine: Machine
+) -> None:
+    case, lengths = CacheCase(*sizes, dtype=dtype), [length] * sizes[0]
+    wanted = case.attended(lengths)
+    group, operands = case.in_pages(rows, lengths) if rows else (case.attention, case.operands(case.says, lengths))
+    found = run_kernel(CachedAttention(), group, operands, case_machine)
+    np.testing.assert_allclose(found, wanted, **TOLERANCE)
+
+
 def test_values_of_another_size_than_keys(case_machine: Machine) -> None:
     case = CacheCase(1, 2, 4, 2, 16, 40, width=24)
     found = run_kernel(CachedAttention(), case.attention, case.operands(case.says, [33]), case_machine)

@@ -12,7 +12,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.schedules.steps.transposes import deinterleave, interleave, transpose
+from tvm_ext.schedules.steps.transposes import deinterleave, interleave, joined, sums, transpose
 
 
 def turned(x: np.ndarray, lanes: int, machine: Machine, turn: Callable[[list[Any]], list[Any]]) -> np.ndarray:
@@ -35,6 +35,14 @@ def test_transpose(n: int, dtype: str, case_machine: Machine) -> None:
     x = np.arange(n * n).astype(dtype)
     out = turned(x, n, case_machine, lambda rows: transpose(rows, x.itemsize))
     assert np.array_equal(out.reshape(n, n), x.reshape(n, n).T)
+
+
+@pytest.mark.parametrize(("n", "each"), [(2, 2), (4, 4), (8, 4), (16, 4), (16, 8), (16, 16)])
+def test_sums_of_a_few_vectors_at_a_time(n: int, each: int, case_machine: Machine) -> None:
+    x = np.arange(n * n).astype("float32")
+    parts = lambda rows: [sums(rows[i : i + each], n, x.itemsize) for i in range(0, n, each)]  # noqa: E731
+    out = turned(x, n, case_machine, lambda rows: [joined(parts(rows), n, x.itemsize)])
+    assert np.array_equal(out[:n], x.reshape(n, n).sum(1))
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 7])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,13 +118,8 @@ _LEAVES = frozenset((GenericConst, GlobalVar, Op))
 
 def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
     """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
-    return _uses(function, [(binding.var, binding.value) for binding in bindings_of(function)])
-
-
-def _uses(
-    function: relax.Function, bound: Iterable[tuple[relax.Var, Any]]
-) -> dict[relax.Var, list[relax.Var | None]]:  # fmt: skip
     uses: dict[relax.Var, list[relax.Var | None]] = {}
+    bound = ((binding.var, binding.value) for binding in bindings_of(function))
     for reader, value in (*bound, (None, function.body.body)):
         for var in _variables_in(value):
             uses.setdefault(var, []).append(reader)
@@ -165,9 +161,7 @@ class Rewriter:
         self.mod, self.ctx = mod, ctx
         self.gvar: GlobalVar = mod.get_global_var(function)
         self.function: relax.Function = mod[function]
-        bound = [(binding.var, binding.value) for binding in bindings_of(self.function)]
-        self.uses = _uses(self.function, bound)
-        self.defs: dict[relax.Var, Any] = dict(bound)
+        self.defs: dict[relax.Var, Any] = {binding.var: binding.value for binding in bindings_of(self.function)}
         self.fired: list[Event] = []
         self.skipped: list[Event] = []
         self._builder = relax.BlockBuilder()
@@ -222,6 +216,11 @@ class Rewriter:
         gvar: GlobalVar = self._builder.add_func(function, free)
         self._functions.add(gvar.name_hint)
         return gvar
+
+    @functools.cached_property
+    def uses(self) -> dict[relax.Var, list[relax.Var | None]]:
+        """:func:`uses_of` the function as it was."""
+        return uses_of(self.function)
 
     def replace_function(self, old: GlobalVar, function: Any) -> GlobalVar:
         """Put `function` in the place of another; callers must be changed to the variable this returns."""

@@ -87,7 +87,7 @@ def _differences(call: Any, kernel: tirx.PrimFunc) -> Iterator[str]:
 
 
 def _dims(shape: Any) -> list[Any]:
-    return [int(dim.value) if isinstance(dim, tirx.IntImm) else dim for dim in shape]
+    return [int(dim.value) if type(dim) is tirx.IntImm else dim for dim in shape[:]]
 
 
 def _text(ty: Any) -> str:

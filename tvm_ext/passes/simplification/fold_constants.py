@@ -57,7 +57,7 @@ def fold(binding: relax.VarBinding, rw: Rewriter) -> Any:
         return None
     if op_name(value) == "relax.shape_of":
         return _known_shape(value, rw)
-    operands = [_resolved(rw, a) for a in value.args]
+    operands = [_resolved(rw, a) for a in value.args[:]]
     if _foldable(op_name(value), operands):
         if _is_integer_weight(binding, rw):
             return rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")

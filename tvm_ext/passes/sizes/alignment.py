@@ -217,7 +217,7 @@ def _bits(array: np.ndarray) -> np.ndarray:
 def _dims(ty: Any) -> tuple[int, ...]:
     if not isinstance(ty, relax.TensorType) or ty.shape is None:
         return ()
-    return tuple(int(d) for d in ty.shape.values)
+    return tuple([int(d) for d in ty.shape.values[:]])
 
 
 def _what(value: Any) -> str:
@@ -242,7 +242,7 @@ def _operands(value: Any) -> list[Any]:
         return []
     if op_name(value) == "relax.call_tir":
         return list(value.args[1].fields)
-    operands = [one for operand in value.args for one in getattr(operand, "fields", [operand])]
+    operands = [one for operand in value.args[:] for one in getattr(operand, "fields", [operand])]
     return [one for one in operands if isinstance(one, relax.Var | GenericConst)]
 
 
