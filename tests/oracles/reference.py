@@ -21,6 +21,7 @@ def session_of(model: Any, *, optimized: bool, threads: int = 1) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others of the run have work for a core
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     source = model if isinstance(model, bytes | str) else unsaturated(model).SerializeToString()
@@ -65,7 +66,11 @@ def onnxruntime_outputs(
     model: Any, feeds: Mapping[str, Any], *, optimized: bool = False, threads: int = 1
 ) -> dict[str, Any]:
     """Outputs by name; of the feeds those that the graph has as inputs are taken."""
-    session = session_of(model, optimized=optimized, threads=threads)
+    return outputs_of(session_of(model, optimized=optimized, threads=threads), feeds)
+
+
+def outputs_of(session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs of a session's run by name; of the feeds those that its graph has as inputs are taken."""
     names, inputs = [output.name for output in session.get_outputs()], {node.name for node in session.get_inputs()}
     return dict(zip(names, session.run(names, {k: v for k, v in feeds.items() if k in inputs}), strict=True))
 

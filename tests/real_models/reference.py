@@ -1,13 +1,15 @@
 """How far outputs of a model are from onnxruntime's."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 
 from tests.oracles.float64 import float64_outputs
-from tests.oracles.reference import onnxruntime_outputs
+from tests.oracles.reference import outputs_of, session_of
 from tvm_ext.verification.metrics import OutputMetrics, compare
 
 from .models import RealModel
@@ -39,7 +41,13 @@ class Verdict:
 
 def onnxruntime_of(model: bytes, inputs: Outputs, *, optimized: bool = False) -> dict[str, np.ndarray]:
     """Outputs by name, with all graph optimizations, or with none; on all cores, sums of bytes exact."""
-    return onnxruntime_outputs(onnx.ModelProto.FromString(model), inputs, optimized=optimized, threads=0)
+    return outputs_of(_session(model, optimized), inputs)
+
+
+@functools.lru_cache(maxsize=1)
+def _session(model: bytes, optimized: bool) -> Any:
+    """The session of the last model: its inputs come one after the other."""
+    return session_of(onnx.ModelProto.FromString(model), optimized=optimized, threads=0)
 
 
 def verdict_on(model: RealModel, data: bytes, inputs: Outputs, outputs: Outputs) -> Verdict:

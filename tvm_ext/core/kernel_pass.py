@@ -1,5 +1,6 @@
 """What a pass over kernels is: one of TVM's over TIR, with a name that reports, switches and bisections use."""
 
+import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable
@@ -31,10 +32,13 @@ class KernelPass:
     make: Callable[..., tvm.transform.Pass]
     needed: str = ""
 
+    @functools.cached_property
+    def _takes_target(self) -> bool:
+        return "target" in inspect.signature(self.make).parameters
+
     def of(self, target: Target) -> tvm.transform.Pass:
         """TVM's pass for a target."""
-        named = inspect.signature(self.make).parameters.get("target")
-        return self.make(target) if named else self.make()
+        return self.make(target) if self._takes_target else self.make()
 
 
 def run_kernel_passes(

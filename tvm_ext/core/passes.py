@@ -110,8 +110,8 @@ class CompileContext:
         at: name of the variable of `main` that a pass looks at; "" if it does not say.
         facts: what passes returned, by class.
         shared: what programs of one model at several sizes have in common (:meth:`once`); None of one program.
-        beside: whether another program of the same model goes through all passes too: what they promise is checked, and
-            who has the work of each node is noted, of that.
+        beside: whether it is a program at another size than the one that is built. Conditions are checked, and owners
+            noted, of the built one; this one is compared with it binding by binding, and refused where they differ.
     """
 
     machine: Machine

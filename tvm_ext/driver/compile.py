@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import hashlib
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,9 +35,8 @@ if TYPE_CHECKING:
     from .assemble import Assembled
 
 
-#: Objects more than there were, at which Python looks for cycles in a compile; thresholds before, for each compile.
-_YOUNG, _LOCK = 50_000, threading.Lock()
-_BEFORE: list[tuple[int, ...]] = []
+#: Objects more than there were, at which Python looks for cycles in a compile.
+_YOUNG = 50_000
 
 
 def compile_model(
@@ -56,28 +53,32 @@ def compile_model(
     options = options or CompileOptions.of(**given)
     dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
-    with _rare_collections(), naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
+    with _rare_collections, naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
         return _compiled(model, options, instruments, clock)
 
 
-@contextlib.contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Python's collector of cycles runs less often until the last compile that is under way ends: most objects that one
-    makes live to its end, and hardly any is in a cycle."""
-    with _LOCK:
-        if not _BEFORE:
-            young, *rest = gc.get_threshold()
-            gc.set_threshold(young and max(young, _YOUNG), *rest)  # 0: its user has it off
-            _BEFORE.append((young, *rest))
-        else:
-            _BEFORE.append(_BEFORE[0])
-    try:
-        yield
-    finally:
-        with _LOCK:
-            before = _BEFORE.pop()
-            if not _BEFORE:
-                gc.set_threshold(*before)
+class _RareCollections:
+    """A context of any number of threads in which Python's collector of cycles runs less often, until the last of them
+    leaves it: most objects that a compile makes live to its end, and hardly any is in a cycle."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, gc.get_threshold()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = young, *rest = gc.get_threshold()
+                gc.set_threshold(young and max(young, _YOUNG), *rest)  # 0: its user has it off
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                gc.set_threshold(*self._before)
+
+
+_rare_collections = _RareCollections()
 
 
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:

@@ -157,13 +157,15 @@ def sensitivity_of(
     ranked = sorted(alone, key=lambda label: -alone[label])
     kept, together, everything = _fewest(ranked, run, options.max_error)
     drawn = () if samples else tuple(seeds)
-    found = Sensitivity(
+    result = Sensitivity(
         source.name, options.precision, {label: alone[label] for label in ranked}, kept, together, everything,
         options.max_error, drawn,
     )  # fmt: skip
     if ranked and len(kept) == len(ranked):
-        raise OptionError(_out_of_reach(found), fix=f"allow {max(alone[ranked[-1]], 1e-6):.1e}, or leave precision out")
-    return found
+        raise OptionError(
+            _out_of_reach(result), fix=f"allow {max(alone[ranked[-1]], 1e-6):.1e}, or leave precision out"
+        )
+    return result
 
 
 def _checked(source: Source, options: CompileOptions) -> Checked:
@@ -191,12 +193,13 @@ def _fewest(ranked: Sequence[str], run: _Runs, max_error: float | None) -> tuple
     return tuple(ranked[:count]), error, everything
 
 
-def _out_of_reach(found: Sensitivity) -> str:
-    least, kind = list(found.alone)[-1], found.precision
+def _out_of_reach(result: Sensitivity) -> str:
+    """Why `max_error` leaves no layer to round: the cost of all of them, and of the least sensitive one."""
+    least, kind = list(result.alone)[-1], result.precision
     return (
-        f"{found.model}: max_error={found.max_error:g} leaves nothing to {kind}: all {len(found.alone)} layers "
-        f"in {kind} cost {percent(found.all_lowered)} of the range, and {least!r}, the least sensitive one, alone "
-        f"{percent(found.alone[least])}"
+        f"{result.model}: max_error={result.max_error:g} leaves nothing to {kind}: all {len(result.alone)} layers "
+        f"in {kind} cost {percent(result.all_lowered)} of the range, and {least!r}, the least sensitive one, alone "
+        f"{percent(result.alone[least])}"
     )
 
 
@@ -207,13 +210,13 @@ class _Runs:
         self._switched, self._inputs = switched, inputs
         self._tell, self._done, self._total = tell, 0, (total + 1) * len(inputs)
         self._session = _session(model, switched)
-        self._names = [one.name for one in self._session.get_outputs()]
-        self._expected = [self._outputs((), one) for one in inputs]
+        self._names = [output.name for output in self._session.get_outputs()]
+        self._expected = [self._outputs((), sample) for sample in inputs]
 
     def error(self, lowered: Iterable[str]) -> float:
         """The largest error of the outputs when these products are rounded."""
         pairs = zip(self._inputs, self._expected, strict=True)
-        return max(largest_error(self._outputs(lowered, one), expected) for one, expected in pairs)
+        return max(largest_error(self._outputs(lowered, sample), expected) for sample, expected in pairs)
 
     def _outputs(self, lowered: Iterable[str], inputs: Inputs) -> dict[str, np.ndarray]:
         self._done += 1
@@ -264,8 +267,8 @@ def measured(source: Source, options: CompileOptions) -> Sensitivity | None:
     return _known[key]
 
 
-def with_kept(options: CompileOptions, found: Sensitivity | None) -> CompileOptions:
+def with_kept(options: CompileOptions, result: Sensitivity | None) -> CompileOptions:
     """Options that name the layers which a sensitivity run keeps, beside those kept by hand."""
-    if found is None:
+    if result is None:
         return options
-    return replace(options, keep_float32=tuple({**found.reasons, **dict(options.keep_float32)}.items()))
+    return replace(options, keep_float32=tuple({**result.reasons, **dict(options.keep_float32)}.items()))

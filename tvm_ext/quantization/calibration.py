@@ -33,11 +33,11 @@ class InputSpec:
 
 def input_specs(model: Any) -> tuple[InputSpec, ...]:
     """The inputs of an `onnx.ModelProto` that are no weights."""
-    weights = {one.name for one in model.graph.initializer}
+    weights = {tensor.name for tensor in model.graph.initializer}
     return tuple(
-        InputSpec(one.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)), _shape(one))
-        for one in model.graph.input
-        if one.name not in weights
+        InputSpec(i.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)), _shape(i))
+        for i in model.graph.input
+        if i.name not in weights
     )
 
 
@@ -58,8 +58,8 @@ def read_samples(calibration: Any, model: Any) -> list[Sample]:
     specs, splits = input_specs(model), _splits(model)
     samples = [
         part
-        for label, given in _labelled(calibration)
-        for part in _cut(_checked(given, specs, label), specs, splits)
+        for label, sample in _labelled(calibration)
+        for part in _cut(_checked(sample, specs, label), specs, splits)
     ]  # fmt: skip
     if not samples:
         raise InputError(f"calibration={_short(calibration)}: no sample in it", fix=_FIX)
@@ -83,18 +83,18 @@ def _labelled(calibration: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(calibration, np.ndarray | Mapping):
         yield "calibration", calibration
     elif isinstance(calibration, Iterable):
-        yield from ((f"calibration sample {number}", one) for number, one in enumerate(calibration))
+        yield from ((f"calibration sample {number}", sample) for number, sample in enumerate(calibration))
     else:
         raise OptionError(f"calibration={_short(calibration)}: no samples", fix=_FIX)
 
 
 def _read(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if path.is_dir():
-        files = sorted(one for one in path.iterdir() if one.suffix in (".npz", ".npy"))
+        files = sorted(file for file in path.iterdir() if file.suffix in (".npz", ".npy"))
         if not files:
             raise InputError(f"calibration={str(path)!r}: no .npz or .npy file is in the folder", fix=_FIX)
-        for one in files:
-            yield from _read(one)
+        for file in files:
+            yield from _read(file)
     elif path.suffix == ".npz":
         yield path.name, load_npz(path)
     elif path.suffix == ".npy":
@@ -103,27 +103,32 @@ def _read(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         raise InputError(f"calibration={str(path)!r}: neither .npz, nor .npy, nor a folder", fix=_FIX)
 
 
-def _checked(given: Any, specs: tuple[InputSpec, ...], label: str) -> Sample:
-    if not isinstance(given, Mapping):
+def _checked(sample: Any, specs: tuple[InputSpec, ...], label: str) -> Sample:
+    """A sample as arrays by input name, each of which fits its input.
+
+    Raises:
+        InputError: it has not the inputs of the model, or an array of another type or shape.
+    """
+    if not isinstance(sample, Mapping):
         if len(specs) != 1:
             names = ", ".join(spec.name for spec in specs)
             raise InputError(f"{label} is one array, and the model has inputs {names}", fix="give dicts name -> array")
-        given = {specs[0].name: given}
-    if unknown := [name for name in given if name not in {spec.name for spec in specs}]:
+        sample = {specs[0].name: sample}
+    if unknown := [name for name in sample if name not in {spec.name for spec in specs}]:
         names = ", ".join(spec.name for spec in specs)
         raise InputError(f"{label}: {unknown[0]!r} is no input of the model; inputs: {names}")
-    return {spec.name: _array(given, spec, label) for spec in specs}
+    return {spec.name: _array(sample, spec, label) for spec in specs}
 
 
-def _array(given: Mapping[str, Any], spec: InputSpec, label: str) -> np.ndarray:
-    if spec.name not in given:
+def _array(sample: Mapping[str, Any], spec: InputSpec, label: str) -> np.ndarray:
+    if spec.name not in sample:
         raise InputError(f"{label}: input {spec.name!r} is missing")
-    array = np.asarray(given[spec.name])
+    array = np.asarray(sample[spec.name])
     wanted = f"{spec.dtype.name}[{', '.join(str(size or '?') for size in spec.shape)}]"
-    found = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    actual = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
     if array.dtype != spec.dtype:
         raise InputError(
-            f"{label}: input {spec.name!r} is {found}, and the model takes {wanted}",
+            f"{label}: input {spec.name!r} is {actual}, and the model takes {wanted}",
             fix=f"preprocess samples as for the model itself; array.astype('{spec.dtype.name}') changes the type only",
         )
     sizes = zip(array.shape[1:], spec.shape[1:], strict=False)
@@ -131,7 +136,7 @@ def _array(given: Mapping[str, Any], spec: InputSpec, label: str) -> np.ndarray:
     if fits and array.ndim and isinstance(spec.shape[0], int):
         fits = array.shape[0] > 0 and array.shape[0] % spec.shape[0] == 0
     if not fits or not array.size:
-        raise InputError(f"{label}: input {spec.name!r} is {found}, and the model takes {wanted}")
+        raise InputError(f"{label}: input {spec.name!r} is {actual}, and the model takes {wanted}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise InputError(f"{label}: input {spec.name!r} has NaN or infinite elements, of which there is no range")
     return array
@@ -139,9 +144,9 @@ def _array(given: Mapping[str, Any], spec: InputSpec, label: str) -> np.ndarray:
 
 def _splits(model: Any) -> bool:
     """Whether the first axis is free and the same one, a batch, in every input and output."""
-    weights = {one.name for one in model.graph.initializer}
-    ends = [*(one for one in model.graph.input if one.name not in weights), *model.graph.output]
-    first = {(_shape(one) or ("",))[0] for one in ends}
+    weights = {tensor.name for tensor in model.graph.initializer}
+    ends = [*(value for value in model.graph.input if value.name not in weights), *model.graph.output]
+    first = {(_shape(value) or ("",))[0] for value in ends}
     return len(first) == 1 and all(isinstance(size, str) and size for size in first)
 
 
@@ -159,7 +164,7 @@ def _cut(sample: Sample, specs: tuple[InputSpec, ...], splits: bool) -> Iterator
 
 def _shape(value: Any) -> tuple[int | str, ...]:
     sizes = value.type.tensor_type.shape.dim
-    return tuple(one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else one.dim_param for one in sizes)
+    return tuple(dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param for dim in sizes)
 
 
 def _short(value: Any) -> str:

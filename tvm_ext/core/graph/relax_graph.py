@@ -264,20 +264,23 @@ class Rewriter:
             return
         var, name = binding.var, binding.var.name
         self._current, self._absorbed, self.ctx.at = var, [], name
-        new = visit(binding, self)
-        self._changed = self._changed or new is not None
-        if new is DROP:
-            return
-        value = binding.value if new is None else self.normalize(new)
-        if new is not None and not tvm_ffi.structural_equal(value.ty, var.ty):
-            raise TypeError(f"{name}: {var.ty} would become {value.ty}")
-        self.ctx.provenance.record(name, self._absorbed)
+        new, value = visit(binding, self), binding.value
+        if new is not None:
+            self._changed = True
+            if new is DROP:
+                return
+            value = self.defs[var] = self.normalize(new)
+            if not tvm_ffi.structural_equal(value.ty, var.ty):
+                raise TypeError(f"{name}: {var.ty} would become {value.ty}")
+            binding = relax.VarBinding(var, value)
+        provenance = self.ctx.provenance
+        if self._absorbed or not provenance.of(name):
+            provenance.record(name, self._absorbed)
         if type(value) in _VARIABLES and value in self.defs:
-            self.ctx.provenance.record(value.name, [name])
-            self.ctx.provenance.record(name, [value.name])  # either name may be the one that stays
-        self.defs[var] = value
-        trace_views(var, value, self.ctx.provenance)
-        self._out.append(binding if new is None else relax.VarBinding(var, value))
+            provenance.record(value.name, [name])
+            provenance.record(name, [value.name])  # either name may be the one that stays
+        trace_views(var, value, provenance)
+        self._out.append(binding)
         self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:
@@ -310,7 +313,7 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     A narrow float x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
     view, only one that holds nothing so far is told.
     """
-    source = value
+    source, name = value, ""
     if type(value) not in _VARIABLES:
         name = op_name(value)
         if name not in READINGS and not (name == _CAST and _widens(value)):
@@ -318,15 +321,17 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
         source = value.args[0]
     if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
         return  # of what lies in another layout, names say nothing about memory
+    inner, outer = provenance.held(source.name), provenance.held(var.name)
+    if name in READINGS and inner and outer:
+        return
     steps = _view_steps(source, var, value)
     if steps is None:
         return
     forth, back = steps
-    known, made = provenance.held(source.name), provenance.held(var.name)
-    if not forth or not made:
-        provenance.add_held(var.name, (one.then(*forth) for one in known))
-    if not back or not known:
-        provenance.add_held(source.name, (one.then(*back) for one in made))
+    if not forth or not outer:
+        provenance.add_held(var.name, (held.then(*forth) for held in inner))
+    if not back or not inner:
+        provenance.add_held(source.name, (held.then(*back) for held in outer))
 
 
 #: Calls that are no kernels: other shapes and orders of the same memory.

@@ -52,7 +52,7 @@ class _Buffer:
 
 def with_stack_buffers(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Small buffers stay on the stack; larger ones are left to TVM's pool."""
-    small = [one for one in _buffers(function) if one.nbytes <= STACK_BYTES]
+    small = [each for each in _buffers(function) if each.nbytes <= STACK_BYTES]
     return function.with_body(_rewritten(function.body, small, {}))
 
 
@@ -81,26 +81,26 @@ def with_workspace(function: tirx.PrimFunc, outputs: int) -> Kernel:
         outputs: how many of the last parameters are outputs.
     """
     buffers = _buffers(function)
-    small = [one for one in buffers if one.nbytes <= STACK_BYTES]
-    moved = {one.buffer: _Share.of(one) for one in buffers if one.movable and one.nbytes > _kept_bytes(one)}
+    small = [each for each in buffers if each.nbytes <= STACK_BYTES]
+    moved = {each.buffer: _Share.of(each) for each in buffers if each.movable and each.nbytes > _kept_bytes(each)}
     body = _rewritten(function.body, small, moved)
     params = tuple(share.parameter for share in moved.values())
     at = len(function.params) - outputs
     everything = [*function.params[:at], *params, *function.params[at:]]
-    rest = (one for one in buffers if one.nbytes > STACK_BYTES and one.buffer not in moved)
-    pooled = sum(one.nbytes * math.prod(extent for _, extent in one.loops) for one in rest)
+    rest = [each for each in buffers if each.nbytes > STACK_BYTES and each.buffer not in moved]
+    pooled = sum(each.nbytes * math.prod(extent for _, extent in each.loops) for each in rest)
     return Kernel(tirx.PrimFunc(everything, body, function.ret_type, function.attrs), params, at, pooled)
 
 
-def _kept_bytes(one: _Buffer) -> int:
+def _kept_bytes(buffer: _Buffer) -> int:
     """Up to which size a buffer stays in the kernel: a thread finds its own in its caches again, in the next kernel."""
-    return POOLED_BYTES if one.loops else STACK_BYTES
+    return POOLED_BYTES if buffer.loops else STACK_BYTES
 
 
 def _buffers(function: tirx.PrimFunc) -> list[_Buffer]:
     """All buffers of constant size that a function allocates."""
-    found: list[_Buffer] = []
-    _collect(function.body, (), found)
+    buffers: list[_Buffer] = []
+    _collect(function.body, (), buffers)
     uses: dict[Any, int] = {}
 
     def add(var: Any, count: int) -> None:
@@ -115,30 +115,30 @@ def _buffers(function: tirx.PrimFunc) -> list[_Buffer]:
             (tirx.AllocBuffer, lambda alloc: add(alloc.buffer, -1)),
         ],
     )
-    for one in found:
-        one.movable = uses.get(one.buffer, 0) == 0 and all(extent > 0 for _, extent in one.loops)
-    return found
+    for each in buffers:
+        each.movable = uses.get(each.buffer, 0) == 0 and all(extent > 0 for _, extent in each.loops)
+    return buffers
 
 
-def _collect(stmt: Any, loops: tuple[tuple[Any, int], ...], found: list[_Buffer]) -> None:
-    """Visit statements, and know the parallel loops around each."""
+def _collect(stmt: Any, loops: tuple[tuple[Any, int], ...], buffers: list[_Buffer]) -> None:
+    """Append the buffers that a statement allocates, with the parallel loops around each."""
     if isinstance(stmt, tirx.SeqStmt):
-        for one in stmt.seq:
-            _collect(one, loops, found)
+        for inner in stmt.seq:
+            _collect(inner, loops, buffers)
     elif isinstance(stmt, tirx.For):
         if int(stmt.kind) == tirx.ForKind.PARALLEL:
             loops = (*loops, (stmt.loop_var, _constant(stmt.extent) if _constant(stmt.min) == 0 else 0))
-        _collect(stmt.body, loops, found)
+        _collect(stmt.body, loops, buffers)
     elif isinstance(stmt, tirx.AllocBuffer):
         size = math.prod(_constant(d) for d in stmt.buffer.ty.shape)
         if size:
-            found.append(_Buffer(stmt.buffer, loops, size * _element_bytes(stmt.buffer)))
+            buffers.append(_Buffer(stmt.buffer, loops, size * _element_bytes(stmt.buffer)))
     elif isinstance(stmt, tirx.IfThenElse):
-        _collect(stmt.then_case, loops, found)
+        _collect(stmt.then_case, loops, buffers)
         if stmt.else_case is not None:
-            _collect(stmt.else_case, loops, found)
+            _collect(stmt.else_case, loops, buffers)
     elif isinstance(stmt, tirx.AttrStmt | tirx.While):
-        _collect(stmt.body, loops, found)
+        _collect(stmt.body, loops, buffers)
 
 
 def _constant(value: Any) -> int:
@@ -165,18 +165,19 @@ class _Share:
     lanes: int
 
     @classmethod
-    def of(cls, one: _Buffer) -> _Share:
-        element = _element_bytes(one.buffer)
-        dtype = tvm.DataType(str(one.buffer.ty.dtype))
+    def of(cls, buffer: _Buffer) -> _Share:
+        """The parameter of a buffer; shares begin at multiples of :data:`SHARE_ALIGNMENT` bytes."""
+        element = _element_bytes(buffer.buffer)
+        dtype = tvm.DataType(str(buffer.buffer.ty.dtype))
         unit = math.lcm(SHARE_ALIGNMENT, element)
-        count = -(-one.nbytes // unit) * unit // element
+        count = -(-buffer.nbytes // unit) * unit // element
         start: Any = 0
         shares = 1
-        for var, extent in one.loops:
+        for var, extent in buffer.loops:
             start = start * extent + var * count
             shares *= extent
         scalar = str(dtype).split("x")[0]
-        parameter = tirx.decl_buffer((shares * count * dtype.lanes,), scalar, one.buffer.name, data_alignment=64)
+        parameter = tirx.decl_buffer((shares * count * dtype.lanes,), scalar, buffer.buffer.name, data_alignment=64)
         return cls(parameter, start, dtype.lanes)
 
     def index(self, index: Any) -> Any:
@@ -190,7 +191,7 @@ class _Share:
 
 def _rewritten(body: Any, small: Iterable[_Buffer], moved: Mapping[Any, _Share]) -> Any:
     """The body with allocations of `small` on the stack and accesses to `moved` in parameters."""
-    stack = {one.buffer for one in small}
+    stack = {each.buffer for each in small}
 
     def alloc(stmt: Any) -> Any:
         if stmt.buffer in stack:

@@ -11,6 +11,7 @@ instruction less than one after the other, and a number of 8 bits that is read a
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,9 @@ def multiply_quotients() -> tvm.transform.Pass:
     """
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        multiplies = codegen.target_has_features("fma", function.attrs["target"])
+        has_fma = functools.cache(lambda: codegen.target_has_features("fma", function.attrs["target"]))
         body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
-        converted = functools.partial(_converted, multiplies=multiplies)
+        converted = functools.partial(_converted, has_fma=has_fma)
         return function.with_body(tvm_ffi.structural_map(body, (tirx.Cast, converted)))
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.MultiplyQuotients")
@@ -63,9 +64,8 @@ def _kept_wide(cast: tirx.Cast) -> Any:
     return narrow.value if least - offset <= ends[0] and ends[1] <= most - offset else cast
 
 
-def _converted(cast: tirx.Cast, multiplies: bool) -> Any:
-    """int32(rint(x)) of a limited number, in one instruction, and without a division if the CPU `multiplies` and adds
-    at once."""
+def _converted(cast: tirx.Cast, has_fma: Callable[[], bool]) -> Any:
+    """int32(rint(x)) of a limited number, in one instruction, and without a division if the CPU has `fma`."""
     if (argument := _rounded_argument(cast)) is None or _ends(argument) is None:
         return cast
     dtype, lanes = str(cast.ty.dtype), _type(cast)[1]
@@ -78,7 +78,7 @@ def _converted(cast: tirx.Cast, multiplies: bool) -> Any:
     if not isinstance(argument, tirx.Div):
         return converted(argument)
     value, scale = argument.a, float(_constant(argument.b).value)
-    if not multiplies or not is_exact(scale) or max(map(abs, _limits(value) or ())) > _LIMIT * scale:
+    if not has_fma() or not is_exact(scale) or max(map(abs, _limits(value) or ())) > _LIMIT * scale:
         return converted(argument)
     name = tirx.Var("x", value.ty.dtype)
     return tirx.Let(name, value, converted(_quotient(name, scale)))

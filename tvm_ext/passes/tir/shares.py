@@ -1,4 +1,4 @@
-"""Kernels in shares: one for each core, those that recipes scheduled apart from the others."""
+"""Kernels in shares: one for each core at most, those that recipes scheduled apart from the others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ from ...core.group import RECIPE
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...core.machine import available_cores
 from ...core.passes import CompileContext, Event, PassReport
+from ...ops.operator import Kind
+from ...ops.table import of
 
 if TYPE_CHECKING:
     from ...core.plan import Kernel
+
+#: Small kernels that take LLVM about as long as a module by itself: a third of it to optimize, the rest to load.
+_OF_A_MODULE = 8
 
 
 def on_all_cores(
@@ -33,7 +38,7 @@ def on_all_cores(
     Raises:
         BuildError: names the kernel with which it fails, and its nodes.
     """
-    shares = shares_of(kernels_of(mod))
+    shares = _shares(kernels_of(mod), known)
 
     def done(index: int) -> Any:
         with naming(BuildError, lambda: _culprit(*shares[index], index, work, known)):
@@ -95,15 +100,22 @@ def _culprit(
     return f"kernels {', '.join(share)[:200]} cannot be compiled together"
 
 
-def shares_of(kernels: Mapping[str, tirx.PrimFunc]) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
-    """The kernels that recipes scheduled, and the others, each in one part a core."""
-    return [*_shares(kernels, scheduled=True), *_shares(kernels, scheduled=False)]
+def _shares(
+    kernels: Mapping[str, tirx.PrimFunc], known: Mapping[str, Kernel]
+) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:  # fmt: skip
+    """(name -> function, whether recipes scheduled them) of each share: one a core, or fewer of small kernels."""
+    shares = []
+    for scheduled in (True, False):
+        names = [name for name, function in kernels.items() if is_scheduled(function) == scheduled]
+        count = min(available_cores(), -(-sum(_small_kernels(known.get(name)) for name in names) // _OF_A_MODULE))
+        shares += [({name: kernels[name] for name in names[index::count]}, scheduled) for index in range(count)]
+    return shares
 
 
-def _shares(kernels: Mapping[str, tirx.PrimFunc], *, scheduled: bool) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
-    chosen = [(name, f) for name, f in kernels.items() if is_scheduled(f) == scheduled]
-    workers = min(available_cores(), len(chosen))
-    return [(dict(chosen[index::workers]), scheduled) for index in range(workers)]
+def _small_kernels(kernel: Kernel | None) -> int:
+    """How many small kernels take LLVM as long: one, but for a recipe that sums products or has several operators."""
+    anchor = kernel.plan.match.group.anchor if kernel is not None and kernel.plan is not None else "elementwise"
+    return 1 if anchor == "elementwise" or of(anchor).kind not in (Kind.PRODUCT, Kind.OTHER) else _OF_A_MODULE
 
 
 def is_scheduled(kernel: tirx.PrimFunc) -> bool:

@@ -179,9 +179,10 @@ class Batch:
                 self._finish(trial, self._trials[trial].answer)
 
     def _close(self, trial: int) -> bool:
-        one = self._trials[trial]
-        ratio = lower_quartile(one.costs) / self._best
-        return ratio <= _CLOSE or (one.runs == 1 and _TWICE[0] <= ratio <= _TWICE[1])
+        """Whether a candidate that was timed may be the fastest yet, and gets a further round."""
+        timed = self._trials[trial]
+        ratio = lower_quartile(timed.costs) / self._best
+        return ratio <= _CLOSE or (timed.runs == 1 and _TWICE[0] <= ratio <= _TWICE[1])
 
     def _ask_for_build(self, slot: Slot) -> None:
         while self._pending:
@@ -259,13 +260,13 @@ class Batch:
 
     def _ran(self, slot: Slot, trial: int, answer: Mapping[str, Any]) -> None:
         """Another round for a candidate that has one left; else it is finished."""
-        one = self._trials[trial]
-        one.runs, one.costs = one.runs + 1, (*one.costs, *answer["costs"])
-        one.answer = {**answer, "costs": one.costs}
-        if answer.get("discarded") or one.runs >= self._limits.rounds:
-            self._finish(trial, one.answer)
+        timed = self._trials[trial]
+        timed.runs, timed.costs = timed.runs + 1, (*timed.costs, *answer["costs"])
+        timed.answer = {**answer, "costs": timed.costs}
+        if answer.get("discarded") or timed.runs >= self._limits.rounds:
+            self._finish(trial, timed.answer)
             return
-        self._best = min(self._best, lower_quartile(one.costs))
+        self._best = min(self._best, lower_quartile(timed.costs))
         slot.built.append(trial)
 
     def _gone(self, slot: Slot, how: str, timeout: bool = False) -> None:
@@ -299,13 +300,14 @@ class Batch:
         self._pending.appendleft(trial)
 
     def _finish(self, trial: int, answer: Mapping[str, Any]) -> None:
-        one = self._trials[trial]
+        """The measurement of a candidate, which is the result of this batch from now on."""
+        finished = self._trials[trial]
         self._refusals = 0
         costs = tuple(answer.get("costs", ()))
-        found = Measurement(
-            one.config, costs, answer["error"], answer["detail"], answer.get("check"),
-            bool(answer.get("discarded", False)), one.seconds,
+        measurement = Measurement(
+            finished.config, costs, answer["error"], answer["detail"], answer.get("check"),
+            bool(answer.get("discarded", False)), finished.seconds,
         )  # fmt: skip
-        if costs and not found.discarded:
-            self._best = min(self._best, found.cost)
-        self._done.append(found)
+        if costs and not measurement.discarded:
+            self._best = min(self._best, measurement.cost)
+        self._done.append(measurement)
