@@ -103,7 +103,7 @@ def test_indices_of_the_largest(order):
           storage_order=order)  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2, 2), (2, 3, 3), (4, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2, 2), (2, 3, 3), (4, 4), (2, 3, 5, 5), (17, 17)])
 def test_det(shape):
     check("Det", {"a": floats(*shape)})
 
