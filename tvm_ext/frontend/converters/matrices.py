@@ -1,4 +1,4 @@
-"""Determinants and inverses of matrices.
+"""Gemm, determinants and inverses.
 
 Gauss and Jordan:   [A | 1]   ->   [1 | inverse of A]   by the largest element of each column, the pivot
 """
@@ -14,10 +14,17 @@ from tvm.script.ir_builder import tirx as T
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, as_dtype, constant, converts, emit, kernel, static_shape, widest
+from .base import Attributes, as_dtype, constant, converts, emit, kernel, static_shape, stock, widest
 
 #: Rows up to which Laplace's expansion is written out: 4 rows are 24 products.
 _MOST_ROWS = 4
+
+
+@converts("Gemm")
+def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Gemm; what a beta of 0 multiplies is not read, as in BLAS: 0 times infinity is NaN."""
+    read = inputs if attributes.get("beta", 1.0) else list(inputs)[:2]
+    return stock("Gemm", read, attributes, opset)
 
 
 @converts("Det")

@@ -273,7 +273,10 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     (sh, sw), (dh, dw) = (attributes.get(name, [1, 1]) for name in ("strides", "dilations"))
     top, left = list(attributes.get("pads", [0] * 4))[:2]
     groups, shared = int(attributes.get("group", 1)), int(attributes.get("offset_group", 1))
-    channels = per_group * groups
+    channels, taps = per_group * groups, kh * kw * shared
+    moved = [static_shape(t, "what moves taps")[1] for t in (offset, mask) if t is not None]
+    if moved != [2 * taps, taps][: len(moved)] or static_shape(x, "x")[1] != channels or filters % groups:
+        raise Refusal(f"offsets and masks of {moved} channels, x of {static_shape(x, 'x')[1]}, for {taps} taps a place")
     zero = tirx.const(0, dtype_of(x))
 
     def compute(data: te.Tensor, weight: te.Tensor, shift: te.Tensor, *extra: te.Tensor) -> te.Tensor:
