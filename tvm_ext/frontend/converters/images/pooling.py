@@ -210,6 +210,14 @@ def with_first_window(x: Any, attributes: Attributes) -> Attributes:
     return {**attributes, "pads": [*w.before, *after]}
 
 
+def with_whole_windows(x: Any, attributes: Attributes) -> Attributes:
+    """Pads by which the last window of `ceil_mode` lies within: a mean that counts padding counts all of it then."""
+    w = Windows.of(x, attributes)
+    sides = zip(w.sizes, w.before, w.taps, w.dilations, w.strides, w.outs, strict=True)
+    after = [max((n - 1) * s + d * (k - 1) + 1 - size - low, 0) for size, low, k, d, s, n in sides]
+    return {**{k: v for k, v in attributes.items() if k != "ceil_mode"}, "pads": [*w.before, *after]}
+
+
 @converts("MaxUnpool")
 def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same.
