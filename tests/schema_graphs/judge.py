@@ -261,7 +261,9 @@ def _near(rtol: float, atol: float, slack: Any) -> Allowed:
 
 
 def _as_others(operator: str, nodes: set[str], mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """onnxruntime's outputs but where it saturates sums of int32, or passes over NaN in a maximum."""
+    """onnxruntime's outputs but where it saturates sums of int32, passes over NaN in a maximum, divides by 0 in Pow."""
+    if operator == "Pow" and mine.dtype.kind == "i":  # a power below 0 of the integer 0
+        return np.where((theirs == np.iinfo(mine.dtype).min) & (mine == 0), mine, theirs)
     if mine.dtype == np.int32 and "ReduceSum" in nodes:
         ends = np.iinfo(np.int32)
         return np.where((theirs == ends.min) | (theirs == ends.max), mine, theirs)

@@ -51,8 +51,8 @@ NAMES = {
 }
 
 
-#: Operators whose axis may lie behind the last one, or is of no matter for a vector.
-_ANY_AXIS = ("DequantizeLinear", "Flatten", "OneHot", "QuantizeLinear")
+#: Operators whose axis may lie behind the last one.
+_BEHIND = ("Flatten", "OneHot")
 
 
 def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
@@ -70,7 +70,7 @@ def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
 
 
 def check_axis(node: onnx.NodeProto, inputs: Sequence[Any]) -> None:
-    """See that the first input has the dimension that the attribute `axis` of a standard operator names.
+    """See that the first input has the dimension that `axis` of a standard operator names; a vector may have 1, too.
 
     Args:
         inputs: Relax expressions; None for one that is left out.
@@ -82,7 +82,7 @@ def check_axis(node: onnx.NodeProto, inputs: Sequence[Any]) -> None:
     if not stated or not inputs or inputs[0] is None or not dtype_of(inputs[0]):
         return
     rank = int(inputs[0].ty.ndim)
-    if rank > 0 and node.op_type not in _ANY_AXIS and not -rank <= stated[0] < rank:
+    if rank > 0 and node.op_type not in _BEHIND and not -rank <= stated[0] < max(rank, 2):
         raise Refusal(f"axis {stated[0]} of a tensor of {rank} dimensions; {-rank} to {rank - 1} are there")
 
 

@@ -268,6 +268,13 @@ def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, inputs[0], name="col2im")
 
 
+def _check_taps(x: Any, moves: Sequence[Any], taps: int, channels: int) -> None:
+    """Raises Refusal where offsets and masks are not for so many taps, or x has other channels than the weight."""
+    own, *counts = (static_shape(t, "an operand of DeformConv")[1] for t in (x, *moves))
+    if counts != [2 * taps, taps][: len(counts)] or own != channels:
+        raise Refusal(f"offset and mask of {counts} channels for {taps} taps; x of {own} channels for {channels}")
+
+
 @converts("DeformConv")
 def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DeformConv(x, w, offset, bias, mask): a convolution whose taps read x bilinearly at shifted places.
@@ -281,10 +288,8 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     (sh, sw), (dh, dw) = (attributes.get(name, [1, 1]) for name in ("strides", "dilations"))
     top, left = list(attributes.get("pads", [0] * 4))[:2]
     groups, shared = int(attributes.get("group", 1)), int(attributes.get("offset_group", 1))
-    channels, taps = per_group * groups, kh * kw * shared
-    moved = [static_shape(t, "what moves taps")[1] for t in (offset, mask) if t is not None]
-    if moved != [2 * taps, taps][: len(moved)] or static_shape(x, "x")[1] != channels or filters % groups:
-        raise Refusal(f"offsets and masks of {moved} channels, x of {static_shape(x, 'x')[1]}, for {taps} taps a place")
+    channels = per_group * groups
+    _check_taps(x, [t for t in (offset, mask) if t is not None], kh * kw * shared, channels)
     zero = tirx.const(0, dtype_of(x))
 
     def compute(data: te.Tensor, weight: te.Tensor, shift: te.Tensor, *extra: te.Tensor) -> te.Tensor:
