@@ -262,11 +262,12 @@ def test_a_refusal_names_the_node(name: str, scale: float) -> None:
 
 CLAMPED = """
 <ir_version: 8, opset_import: ["": 17]>
-clamped (float[S, 4] x) => (float[A, 3] first, int64[2] shape, bool[S, 4] mask) {
+clamped (float[S, 4] x) => (float[A, 3] first, int64[2] shape, bool[S, 4] mask, int64[1] size) {
   begin = Constant <value_ints = [0, 1]> ()
   end = Constant <value_ints = [100, 9]> ()
   first = Slice(x, begin, end)
   shape = Shape(x)
+  size = Shape <start = 0, end = 1> (x)
   kept, mask = Dropout(x)
 }
 """

@@ -90,3 +90,11 @@ def test_shapes_of_shapes_are_known():
     rng = np.random.default_rng(0)
     feeds = {"x": rng.standard_normal((4, 6)), "z": rng.standard_normal(24)}
     check_numbers(proto, {name: array.astype(np.float32) for name, array in feeds.items()})
+
+
+@pytest.mark.parametrize(("op", "opset"), [("CumSum", 17), ("CumProd", 26)])
+def test_an_axis_that_is_fed_is_named_though_no_shape_depends_on_it(op, opset):
+    proto = model([node(op, ["x", "a"], ["y"], "along")], [X, integers("a")], [value("y", None)], opset=opset)
+    with pytest.raises(UnsupportedError, match="'along'") as error:
+        imported(proto)
+    assert "'a': ..." in str(error.value.fix)

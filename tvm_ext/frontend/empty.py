@@ -29,6 +29,8 @@ _MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
 _PICKS = ("ArgMax", "ArgMin")
 #: Operators that read between elements, at places that are computed.
 _SAMPLERS = ("GridSample", "MaxRoiPool", "RoiAlign")
+#: Operators of which, as of Range, ONNX infers no elements where what they are told does not fit: converters say so.
+_BLOCKS = ("DepthToSpace", "SpaceToDepth")
 #: Operators that add products of elements to a bias for each channel, their third input.
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 
@@ -57,6 +59,8 @@ def outputs_of_nothing(
         or any(shape is None or None in shape for shape in shapes)
         or any(type_name(t.tensor_type.elem_type) in NO_NUMBERS for t in types)
     ):
+        return None
+    if node.op_type == "Range" or (node.op_type in _BLOCKS and not is_empty(inputs[0])):
         return None
     if all(0 in (shape or ()) for shape in shapes):
         return [_filled(kind, 0) for kind in types]

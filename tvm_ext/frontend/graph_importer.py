@@ -27,7 +27,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 from ..core.errors import TvmExtError, UnsupportedError
 from ..core.graph.relax_graph import dtype_of, shape_of
 from ..core.numbers.storage import Growth
-from .checks.attributes import float_defaults, is_stated
+from .checks.attributes import check_axis, float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
 from .checks.inference import check_inner, dims_known, types_of_outputs
@@ -255,6 +255,7 @@ class GraphImporter(ONNXGraphImporter):
             self._define(node)
         else:
             self._check_operands(node)
+            check_axis(node, inputs)
             super()._construct_nodes(types.SimpleNamespace(node=[node]))
 
     def _inferred(self, node: onnx.NodeProto) -> list[onnx.TypeProto]:

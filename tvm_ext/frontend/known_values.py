@@ -179,7 +179,8 @@ def _gathered(node: onnx.NodeProto, values: Sequence[Any]) -> int:
 
 def _ranged(node: onnx.NodeProto, values: Sequence[Any]) -> int:
     start, limit, delta = (float(v.reshape(())) for v in values)
-    return math.ceil(max((limit - start) / delta, 0.0)) if delta else 0
+    steps = (limit - start) / delta if delta else math.nan
+    return math.ceil(max(steps, 0.0)) if math.isfinite(steps) else LARGEST + 1  # the converter says what is wrong
 
 
 _SIZES: dict[str, Callable[[onnx.NodeProto, Sequence[Any]], int]] = {

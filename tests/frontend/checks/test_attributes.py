@@ -1,9 +1,10 @@
 """Attributes out of their range are refused with the node, wherever it stands."""
 
+import numpy as np
 import pytest
 from onnx import helper
 
-from tvm_ext.core.errors import ModelError
+from tvm_ext.core.errors import ModelError, UnsupportedError
 
 from ..graphs import imported, message, model, node, value
 
@@ -62,3 +63,39 @@ def test_what_would_end_the_process_in_the_inference_of_onnx(op_type, inputs, ou
     with pytest.raises(ModelError, match="'it'") as error:
         imported(model([made], given, [value("y", None)], opset=18))
     assert part in message(error.value)
+
+
+#: Operator -> shapes of inputs, known inputs, attributes, and what is wrong with them.
+UNFIT = {
+    "LayerNormalization": ([(2, 3, 4), (4,)], [], {"axis": 7}, "axis 7 of a tensor of 3 dimensions"),
+    "ScatterElements": ([(2, 3, 4), (3,)], [np.zeros(3, np.int64)], {}, "for data of shape (2, 3, 4)"),
+    "DepthToSpace": ([(1, 4, 2, 2)], [], {"blocksize": 3}, "do not divide 4 channels"),
+    "SpaceToDepth": ([(1, 4, 2, 2)], [], {"blocksize": 3}, "does not divide 2 x 2 pixels"),
+    "DeformConv": ([(1, 2, 4, 4), (2, 2, 2, 2), (1, 7, 3, 3)], [], {}, "for 4 taps"),
+    "LpNormalization": ([(2, 3)], [], {"p": 3}, "p=3"),
+    "LSTM": ([(5, 2, 3), (1, 16, 3), (1, 16, 4)], [], {"hidden_size": 4, "activations": ["Tanh"]}, "1 activations; 3"),
+    "GRU": ([(5, 2, 3), (1, 12, 3), (1, 12, 4)], [], {"hidden_size": 4, "clip": -1.0}, "clip=-1.0"),
+    "RNN": ([(5, 2, 3), (2, 4, 3), (2, 4, 4)], [], {"hidden_size": 4}, "weights of 2 directions"),
+    "Range": ([], [*np.float32([0, 1, 0])], {}, "a delta that is not 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", UNFIT)
+def test_attributes_that_do_not_fit_the_operands(operator):
+    shapes, known, attributes, part = UNFIT[operator]
+    inputs = [value(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    weights = {f"w{i}": np.asarray(array) for i, array in enumerate(known)}
+    names = [*(x.name for x in inputs), *weights]
+    if operator == "ScatterElements":  # data, indices, updates
+        names = ["x0", "w0", "x1"]
+    proto = model([node(operator, names, ["y"], "it", **attributes)], inputs, [value("y", None)], weights, opset=19)
+    with pytest.raises(UnsupportedError, match="'it'") as error:
+        imported(proto)
+    assert part in message(error.value)
+
+
+@pytest.mark.parametrize("limit", [np.float32(3e38), np.float32("nan")])
+def test_ranges_that_no_tensor_holds(limit):
+    known = {"a": np.float32(0), "b": limit, "d": np.float32(1)}
+    with pytest.raises(UnsupportedError, match="'far'"):
+        imported(model([node("Range", [*known], ["y"], "far")], [], [value("y", None)], known))

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from tvm_ext.core.errors import UnsupportedError
 
-from ..graphs import check_numbers, imported, message, model, node, value
+from ..graphs import check_numbers, imported, message, model, node, run_tvm, value
 
 RNG = np.random.default_rng(3)
 
@@ -30,6 +30,12 @@ def test_definitions_inside_definitions(reduction):
     shape = [5] if reduction == "none" else []
     proto = model(nodes, [value("x", [5, 3]), value("t", [5], TensorProto.INT64)], [value("y", shape)])
     check_numbers(proto, {"x": floats(5, 3), "t": np.array([0, 2, 1, 1, 0])})
+
+
+def test_sizes_of_32_bits_where_the_definition_has_64():
+    x, nodes = floats(4, 6), [node("CenterCropPad", ["x", "s"], ["y"])]
+    found = imported(model(nodes, [value("x", [4, 6])], [value("y", [2, 8])], {"s": np.int32([2, 8])}, opset=18))
+    np.testing.assert_array_equal(run_tvm(found, {"x": x})[0], np.pad(x[1:3], ((0, 0), (1, 1))))
 
 
 @pytest.mark.parametrize("causal", [0, 1])

@@ -82,3 +82,16 @@ def test_exponential_units_of_any_shape_and_type(op_type, shape, kind):
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
     tolerance = 1e-6 if kind == TensorProto.FLOAT else 4e-3
     np.testing.assert_allclose(ours.astype("float32"), theirs.astype("float32"), rtol=tolerance, atol=tolerance)
+
+
+def test_erf_of_integers_is_cut_off():
+    x = np.int32([-3, -1, 0, 1, 3])
+    proto = model([node("Erf", ["x"], ["y"])], [value("x", [5], 6)], [value("y", [5], 6)], opset=12)
+    np.testing.assert_array_equal(run_tvm(imported(proto), {"x": x})[0], [0, 0, 0, 0, 0])
+
+
+def test_clip_by_the_largest_unsigned_numbers():
+    x, high = np.uint64([0, 2**63 + 3, 2**64 - 1]), np.uint64(2**63 + 7)
+    kind = TensorProto.UINT64
+    proto = model([node("Clip", ["x", "", "h"], ["y"])], [value("x", [3], kind)], [value("y", [3], kind)], {"h": high})
+    np.testing.assert_array_equal(run_tvm(imported(proto), {"x": x})[0], np.minimum(x, high))

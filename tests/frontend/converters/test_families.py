@@ -103,9 +103,19 @@ def test_indices_of_the_largest(order):
           storage_order=order)  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2, 2), (2, 3, 3), (4, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2, 2), (2, 3, 3), (4, 4), (2, 3, 5, 5), (17, 17)])
 def test_det(shape):
     check("Det", {"a": floats(*shape)})
+
+
+def test_det_of_singular_matrices():
+    x = floats(3, 5, 5)
+    x[0, 3], x[1], x[2] = x[0, 1], np.eye(5)[::-1], 0
+    check("Det", {"a": x})
+
+
+def test_gemm_does_not_read_what_beta_0_multiplies():
+    check("Gemm", {"a": floats(3, 4), "b": floats(4, 2), "c": np.float32([np.inf, np.nan])}, beta=0.0)
 
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])

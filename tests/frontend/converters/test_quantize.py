@@ -242,3 +242,19 @@ def test_quantization_to_few_bits(dtype: str) -> None:
     info = ml_dtypes.iinfo(kind)
     assert found.dtype == kind
     np.testing.assert_array_equal(found.astype(int), np.clip(np.round(x / 0.5), info.min, info.max).astype(int))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_scales_along_an_axis_that_are_fed(dtype: str, axis: int) -> None:
+    """One group or several: a scale is that of its index along the axis, in whatever type it comes."""
+    kind, rng = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), rng_of(7, axis)
+    x, scale = (30 * rng.standard_normal((3, 3))).astype(dtype), np.array([0.5, 1, 2], dtype)
+    nodes = [
+        node("QuantizeLinear", "x s z", "q", axis=axis),
+        node("DequantizeLinear", "q s z", "d", axis=axis), node("Relu", "d", "y"),
+    ]  # fmt: skip
+    outputs = [value("q", [3, 3], TensorProto.INT8), value("y", [3, 3], kind)]
+    inputs = [value("x", [3, 3], kind), value("s", [3], kind)]
+    proto = model(nodes, inputs, outputs, {"z": np.int8([0, -5, 7])}, opset=21)
+    equal_bits(proto, {"x": x, "s": scale}, varied=5)

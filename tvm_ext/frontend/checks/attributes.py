@@ -4,14 +4,17 @@ What a value out of it means, everybody reads in a way of his own.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import onnx
 from onnx import defs
 
 from ...core.errors import ModelError
+from ...core.graph.relax_graph import dtype_of
 from ..naming import node_label
 from ..reading.walk import with_inner
+from .refusal import Refusal
 
 #: 0 or 1.
 FLAGS = frozenset(
@@ -24,7 +27,7 @@ FLAGS = frozenset(
 _SIZES = frozenset(
     ["block_shape", "blocksize", "dilations", "group", "hidden_size", "kernel_shape", "kv_num_heads", "num_groups"]
     + ["num_heads", "num_outputs", "num_scan_inputs", "offset_group", "output_height", "output_width", "q_num_heads"]
-    + ["size", "strides"]
+    + ["p", "size", "strides"]
 )
 #: 0 or more: the inference of onnx ends the process by a negative one.
 _COUNTS = frozenset(["batch_dims"])
@@ -48,6 +51,10 @@ NAMES = {
 }
 
 
+#: Operators whose axis may lie behind the last one.
+_BEHIND = ("Flatten", "OneHot")
+
+
 def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
     """See that of all nodes, inner ones too, flags are 0 or 1, sizes 1 or more, counts 0 or more, and modes known.
 
@@ -60,6 +67,23 @@ def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
                 raise _wrong(node, attribute.name, f"that of a function, {attribute.ref_attr_name!r}", "a value", model)
             if node.domain in ("", "ai.onnx"):
                 _check(node, attribute, model)
+
+
+def check_axis(node: onnx.NodeProto, inputs: Sequence[Any]) -> None:
+    """See that the first input has the dimension that `axis` of a standard operator names; a vector may have 1, too.
+
+    Args:
+        inputs: Relax expressions; None for one that is left out.
+
+    Raises:
+        Refusal: it has not; converters would take the rest of a division for it.
+    """
+    stated = [a.i for a in node.attribute if a.name == "axis"] if node.domain in ("", "ai.onnx") else []
+    if not stated or not inputs or inputs[0] is None or not dtype_of(inputs[0]):
+        return
+    rank = int(inputs[0].ty.ndim)
+    if rank > 0 and node.op_type not in _BEHIND and not -rank <= stated[0] < max(rank, 2):
+        raise Refusal(f"axis {stated[0]} of a tensor of {rank} dimensions; {-rank} to {rank - 1} are there")
 
 
 def is_stated(attribute: onnx.AttributeProto) -> bool:

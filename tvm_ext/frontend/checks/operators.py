@@ -18,7 +18,8 @@ from ..naming import node_label
 from ..reading.walk import with_branches
 from .refusal import FIX
 
-#: The oldest opset: before it, Add and its kin broadcast by attributes, which no converter reads.
+#: The oldest opset whose operators are read: before it, Add and its kin broadcast by attributes. Of an older model the
+#: operators that are the same there are read.
 OLDEST_OPSET = 7
 OLDEST_IR = 3
 #: Versions are of 32 bits in onnx's schemas.
@@ -57,9 +58,9 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
         if any(node.domain in _DEFAULT for node in proto.graph.node):
             raise ModelError(f"{model}: states no opset of the standard operators", fix="export the model again")
         return newest  # for none of its nodes; what they are is for check_operators to say
-    if not OLDEST_OPSET <= versions[0] <= newest:
+    if not 1 <= versions[0] <= newest:
         fix = "export with an opset in that range, or onnx.version_converter.convert_version(model, 17)"
-        raise UnsupportedError(f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work", fix=fix)
+        raise UnsupportedError(f"{model}: opset {versions[0]}; 1 to {newest} work", fix=fix)
     return versions[0]
 
 
@@ -117,11 +118,21 @@ def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
         return ""
     if lacks_converter(node):
         return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
+    if node.domain in _DEFAULT and (since := _changed(node, opsets[""])):
+        return f"of opset {opsets['']} differs from that of {since}, and those from {OLDEST_OPSET} on are read"
     converter = onnx_frontend._get_convert_map().get(node.op_type)
     own = own_converter(node.op_type) is not None and (converter is None or node.op_type in _ALL_VERSIONS)
     if own or node.domain not in _DEFAULT or node.op_type in (*CONTROL_FLOW, *SEQUENCES):
         return ""
     return _version_refusal(node, opsets[""], converter)
+
+
+def _changed(node: onnx.NodeProto, opset: int) -> int:
+    """The version since which an operator is another one than in this opset, if that is too old; else 0."""
+    if opset >= OLDEST_OPSET or not defs.has(node.op_type, OLDEST_OPSET):
+        return 0
+    since = int(defs.get_schema(node.op_type, OLDEST_OPSET).since_version)
+    return since if since > opset else 0
 
 
 def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:

@@ -5,6 +5,7 @@
 ONNX keeps the definitions beside its schemas; some depend on the types of a node's inputs.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,8 +46,20 @@ def definition(node: onnx.NodeProto, opsets: Opsets, type_of: TypeOf, names: Nam
     inputs = [*node.input, *[""] * len(function.input)]
     renamed = dict(zip(function.input, inputs, strict=False))
     renamed |= {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
+    casts = _widened(schema, node, type_of, names)
+    renamed |= {inner: casts[outer].output[0] for inner, outer in renamed.items() if outer in casts}
     attributes = {attribute.name: attribute for attribute in whole.attribute}
-    return Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)
+    return [*casts.values(), *Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)]
+
+
+def _widened(schema: Any, node: onnx.NodeProto, type_of: TypeOf, names: Names) -> dict[str, onnx.NodeProto]:
+    """Input -> the cast to int64 of one that ONNX allows to be int32 and its definition reads with int64 (Tind)."""
+    narrow = [
+        name for name, formal in zip(node.input, schema.inputs, strict=False)
+        if name and formal.type_str == "Tind" and type_of(name).tensor_type.elem_type == onnx.TensorProto.INT32
+    ]  # fmt: skip
+    cast = functools.partial(onnx.helper.make_node, "Cast", to=onnx.TensorProto.INT64)
+    return {name: cast([name], [wide := names.fresh(f"{name}/int64")], wide) for name in narrow}
 
 
 def _schema(node: onnx.NodeProto, opsets: Opsets) -> Any:

@@ -12,7 +12,20 @@ from tvm.ir import GenericConst
 from ...core.graph.relax_graph import dtype_of
 from ...ops.scalars import strict_floats
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, broadcast, converts, emit, kernel, outputs_of, scalar, stock, text
+from .base import (
+    Attributes,
+    Converter,
+    broadcast,
+    constant,
+    converts,
+    emit,
+    kernel,
+    outputs_of,
+    scalar,
+    stock,
+    takes_integers,
+    text,
+)
 from .casts import decoded
 
 
@@ -38,10 +51,11 @@ def clip(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
     A bound that is NaN, or missing, does not bind. Before opset 11 the bounds are attributes.
     """
-    x, dtype = inputs[0], str(inputs[0].ty.dtype)
+    x, dtype, most = inputs[0], str(inputs[0].ty.dtype), np.iinfo(np.int64).max  # of TVM's literals
     low = _bound(inputs[1], attributes.get("min"), dtype, -math.inf)
     high = _bound(inputs[2], attributes.get("max"), dtype, math.inf)
-    if isinstance(low, float | int) and isinstance(high, float | int) and low <= high:
+    both = isinstance(low, float | int) and isinstance(high, float | int)
+    if both and low <= high and ("float" in dtype or high <= most):
         return relax.op.clip(x, low, high)
     if low is not None:  # with the bounds crossed ONNX gives `max`, TVM's clip `min`
         x = relax.op.maximum(x, _tensor(low, dtype))
@@ -60,7 +74,7 @@ def _bound(given: Any, attribute: float | None, dtype: str, unbound: float) -> A
 
 
 def _tensor(bound: Any, dtype: str) -> Any:
-    return relax.const(bound, dtype) if isinstance(bound, float | int) else bound
+    return constant(bound, dtype) if isinstance(bound, float | int) else bound
 
 
 # ------------------------------------------------------------ several operands
@@ -179,6 +193,13 @@ def sign(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Sign; of unsigned integers, for which TVM has no -1, 1 where they are not 0."""
     x = inputs[0]
     return relax.op.minimum(x, scalar(1, x)) if dtype_of(x).startswith("uint") else relax.op.sign(x)
+
+
+@converts("Erf")
+@takes_integers
+def error_function(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Erf; of integers through float64, and cut off."""
+    return relax.op.erf(inputs[0])
 
 
 @converts("IsNaN")

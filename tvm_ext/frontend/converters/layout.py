@@ -27,9 +27,20 @@ def space_to_depth(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SpaceToDepth, blocks before channels (DCR), or behind them (CRD, since opset 28), which stock TVM overlooks."""
     x, size = inputs[0], int(attributes["blocksize"])
     n, c, h, w = static_shape(x, "the input of SpaceToDepth")
+    if h % size or w % size:
+        raise Refusal(f"blocksize {size} does not divide {h} x {w} pixels")
     blocks = relax.op.reshape(x, (n, c, h // size, size, w // size, size))
     order = [0, 1, 3, 5, 2, 4] if text(attributes, "mode", "DCR") == "CRD" else [0, 3, 5, 1, 2, 4]
     return relax.op.reshape(relax.op.permute_dims(blocks, order), (n, c * size * size, h // size, w // size))
+
+
+@converts("DepthToSpace")
+def depth_to_space(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """DepthToSpace of as many channels as blocks have elements, or some times as many."""
+    size, channels = int(attributes["blocksize"]), static_shape(inputs[0], "the input of DepthToSpace")[1]
+    if channels % size**2:
+        raise Refusal(f"blocks of {size} x {size} do not divide {channels} channels")
+    return stock("DepthToSpace", inputs, attributes, opset)
 
 
 @converts("ConvTranspose")

@@ -233,6 +233,8 @@ def lrn(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def lp_normalization(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LpNormalization(x) -> x / |x|_p along an axis; 0 where the norm is 0."""
     x, axis, order = inputs[0], int(attributes.get("axis", -1)), int(attributes.get("p", 2))
+    if order not in (1, 2):
+        raise Refusal(f"p={order}: 1 or 2 is needed")
     if order == 1:
         norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
     else:

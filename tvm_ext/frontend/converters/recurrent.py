@@ -109,6 +109,10 @@ def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: 
     activations = tuple(_activations(kind, attributes, len(backwards)))
     steps, batch, _ = static_shape(operands.data, "the input of a recurrent operator")
     directions, _, hidden = static_shape(operands.weights.recurrent, "the recurrent weight")
+    if directions != len(backwards):
+        raise Refusal(f"weights of {directions} directions; {len(backwards)} are needed")
+    if attributes.get("clip", 1.0) <= 0:
+        raise Refusal(f"clip={attributes['clip']}: a number above 0 is needed")
     zeros = emit(_op.zeros((directions, batch, hidden), dtype_of(operands.data)))
     states = [operands.states.get(role, zeros) for role in ("hidden", "cell")]
     nothing = emit(_op.zeros((steps, directions, batch, hidden), dtype_of(operands.data)))
@@ -197,6 +201,8 @@ def _activations(kind: str, attributes: Attributes, directions: int) -> Iterator
     names, each = stated or [*CELLS[kind][1]] * directions, len(CELLS[kind][1])
     if unknown := [name for name in names if name.lower() not in ACTIVATIONS]:
         raise Refusal(f"activation {unknown[0]!r}; known are {', '.join(ACTIVATIONS)}")
+    if len(names) != each * directions:
+        raise Refusal(f"{len(names)} activations; {each} for each of {directions} directions are needed")
     parameters = [iter(attributes.get(name, ())) for name in ("activation_alpha", "activation_beta")]
     every = [_activation(name.lower(), parameters) for name in names]
     for number in range(directions):

@@ -129,6 +129,13 @@ def place_of_extreme(x: Any, axis: int, largest: bool, keep: bool, last: bool = 
     return kernel(compute, x, name="arg_extreme")
 
 
+@converts("CumSum")
+def cumulative_sum(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """CumSum along an axis that is known."""
+    known(inputs[1], "axis")
+    return stock("CumSum", inputs, attributes, opset)
+
+
 @converts("CumProd")
 def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """CumProd: each element by the product of those before it, itself included unless `exclusive`."""

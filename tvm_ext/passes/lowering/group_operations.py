@@ -113,8 +113,11 @@ class _Grouper:
         return op_name(binding.value) not in self._anchors and not self.why_not(binding)
 
     def _decode(self, binding: relax.VarBinding, group: _Group) -> None:
-        """Put the decodes of an operation's operands into its group."""
-        for operand in (p for a in binding.value.args[:] for p in (a.fields[:] if type(a) is relax.Tuple else [a])):
+        """Put the decodes of an operation's operands into its group, but those of scales along an axis: what a group
+        computes is computed at the index of its result."""
+        along = of(op_name(binding.value)).per_axis
+        args = [a for i, a in enumerate(binding.value.args) if not (along and i and math.prod(shape_of(a) or ()) > 1)]
+        for operand in (p for a in args for p in (a.fields[:] if type(a) is relax.Tuple else [a])):
             if self._decodes.copied(operand) or self._withdrawn(operand, binding, group):
                 known = {b.var for b in group.members}
                 group.members.extend(b for b in self._decodes.chain(operand) if b.var not in known)

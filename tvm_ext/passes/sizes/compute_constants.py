@@ -69,7 +69,8 @@ def _stores(array: np.ndarray) -> tirx.PrimFunc:
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("constant")
         T.func_attr({"tirx.noalias": True})
-        out = T.arg("out", T.buffer(array.shape, str(array.dtype)))
+        shape = [tirx.IntImm("int64", size) for size in array.shape]  # as relax has it: equal buffers are fused
+        out = T.arg("out", T.buffer(shape, str(array.dtype)))
         with T.sblock("root"):
             for index in np.ndindex(array.shape):
                 T.buffer_store(out, tirx.const(array[index].item(), str(array.dtype)), list(index))

@@ -150,3 +150,15 @@ def test_grids_of_finite_and_infinite_maps(size, corners, dtype):
     found = tvm_ext.compile(proto, cache=False, threads=1).run({"t": theta})["g"]
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_regions_of_images_that_there_are_not() -> None:
+    """The nearest image is read; halves of places are rounded away from 0."""
+    x = RNG.standard_normal((2, 3, 8, 9)).astype("float32")
+    rois = np.float32([[0, 0, 0, 5, 5], [1, -3, -3, 2, 2], [1, 5, 5, 1, 1], [0, 6, 6, 40, 40], [0, 1, 1, 3, 3]])
+    nodes = [node("MaxRoiPool", ["x", "r"], ["y"], pooled_shape=[2, 3], spatial_scale=0.5)]
+    (wanted,) = run_onnxruntime(proto_of(nodes, {"x": x, "r": rois}, {"y": "float32"}, 17), {"x": x, "r": rois})
+    rois[:, 0] = [-3, 7, 1e9, -1e9, np.nan]
+    for dtype in ("float32", "float16"):
+        feeds = {"x": x.astype(dtype), "r": rois.astype(dtype)}
+        np.testing.assert_array_equal(compiled(nodes, feeds, {"y": dtype}, 17)["y"], wanted.astype(dtype))

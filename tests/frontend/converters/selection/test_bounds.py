@@ -75,3 +75,10 @@ def test_unpooled_values_stay_in_the_image():
     x = X.reshape(-1)[:4].reshape(1, 1, 2, 2)
     found = one.run({"x": x, "i": np.array([0, 5, 10, 1 << 50]).reshape(x.shape)})["y"].reshape(-1)
     assert found[0] == x.reshape(-1)[0] and found[5] == x.reshape(-1)[1] and found[15] == x.reshape(-1)[3]
+
+
+def test_nothing_can_be_gathered_of_a_constant_without_rows():
+    proto = model([node("Gather", ["w", "i"], ["y"], "pick")], [value("i", [1], INT)], [value("y", None)],
+                  {"w": np.zeros((0, 3), np.float32)})  # fmt: skip
+    with pytest.raises(UnsupportedError, match="'pick'"):
+        imported(proto)

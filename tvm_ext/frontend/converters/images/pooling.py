@@ -210,6 +210,14 @@ def with_first_window(x: Any, attributes: Attributes) -> Attributes:
     return {**attributes, "pads": [*w.before, *after]}
 
 
+def with_whole_windows(x: Any, attributes: Attributes) -> Attributes:
+    """Pads by which the last window of `ceil_mode` lies within: a mean that counts padding counts all of it then."""
+    w = Windows.of(x, attributes)
+    sides = zip(w.sizes, w.before, w.taps, w.dilations, w.strides, w.outs, strict=True)
+    after = [max((n - 1) * s + d * (k - 1) + 1 - size - low, 0) for size, low, k, d, s, n in sides]
+    return {**{k: v for k, v in attributes.items() if k != "ceil_mode"}, "pads": [*w.before, *after]}
+
+
 @converts("MaxUnpool")
 def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same.
@@ -260,6 +268,13 @@ def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, inputs[0], name="col2im")
 
 
+def _check_taps(x: Any, moves: Sequence[Any], taps: int, channels: int) -> None:
+    """Raises Refusal where offsets and masks are not for so many taps, or x has other channels than the weight."""
+    own, *counts = (static_shape(t, "an operand of DeformConv")[1] for t in (x, *moves))
+    if counts != [2 * taps, taps][: len(counts)] or own != channels:
+        raise Refusal(f"offset and mask of {counts} channels for {taps} taps; x of {own} channels for {channels}")
+
+
 @converts("DeformConv")
 def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DeformConv(x, w, offset, bias, mask): a convolution whose taps read x bilinearly at shifted places.
@@ -274,6 +289,7 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     top, left = list(attributes.get("pads", [0] * 4))[:2]
     groups, shared = int(attributes.get("group", 1)), int(attributes.get("offset_group", 1))
     channels = per_group * groups
+    _check_taps(x, [t for t in (offset, mask) if t is not None], kh * kw * shared, channels)
     zero = tirx.const(0, dtype_of(x))
 
     def compute(data: te.Tensor, weight: te.Tensor, shift: te.Tensor, *extra: te.Tensor) -> te.Tensor:

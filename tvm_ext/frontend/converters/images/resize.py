@@ -104,6 +104,8 @@ def _axes(shape: Sequence[int], given: Mapping[str, np.ndarray], attributes: Att
         scales = [float(s) for s in given["scales"]]
         wanted = [math.floor(n * s) for n, s in zip(sizes, scales, strict=True)]
     roi = [float(r) for r in given.get("roi", ())] or [0.0] * len(numbers) + [1.0] * len(numbers)
+    if len(roi) != 2 * len(numbers):
+        raise Refusal(f"{len(roi)} numbers in roi for {len(numbers)} axes; 2 for each are needed")
     crops = zip(roi[: len(numbers)], roi[len(numbers) :], strict=True)
     return [_Axis(*fields) for fields in zip(numbers, sizes, wanted, scales, crops, strict=True)]
 

@@ -12,8 +12,25 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, as_dtype, constant, converts, emit, kernel, known, static_shape, text, widest
+from ..base import (
+    Attributes,
+    as_dtype,
+    constant,
+    converts,
+    emit,
+    kernel,
+    known,
+    scalar,
+    static_shape,
+    stock,
+    text,
+    widest,
+)
+from ..recurrent import columns
 from ..reductions import extreme_reducer
+
+#: Pixels from which on a place lies beyond all images.
+_FAR = 2.0**24
 
 
 @converts("GridSample")
@@ -151,6 +168,24 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
         text(attributes, "mode", "avg") == "max",
     )  # fmt: skip
     y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
+    return as_dtype(emit(y), dtype_of(x))
+
+
+@converts("MaxRoiPool")
+def max_roi_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MaxRoiPool(x, regions) of images that are there: of a number that is none, the nearest one.
+
+    TVM's kernel reads foreign memory there, and rounds halves below 0 up. Places are rounded here, away from 0, in
+    float32 at least.
+    """
+    x, dtype = inputs[0], widest(*inputs[:2])
+    regions, count = as_dtype(inputs[1], dtype), static_shape(inputs[0], "the input of MaxRoiPool")[0]
+    number = as_dtype(emit(relax.op.clip(columns(regions, 0, 1), 0, count - 1)), "int32")  # of NaN an image, too
+    scaled = emit(columns(regions, 1, 5) * scalar(float(attributes.get("spatial_scale", 1.0)), regions))
+    places = emit(relax.op.clip(scaled, -_FAR, _FAR))
+    whole = relax.op.floor(emit(relax.op.abs(places) + scalar(0.5, places)))
+    regions = emit(relax.op.concat([as_dtype(number, dtype), emit(relax.op.sign(places) * whole)], 1))
+    y = stock("MaxRoiPool", [as_dtype(x, dtype), regions], {**attributes, "spatial_scale": 1.0}, opset)
     return as_dtype(emit(y), dtype_of(x))
 
 

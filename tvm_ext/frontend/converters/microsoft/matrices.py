@@ -5,30 +5,24 @@ FusedMatMul(a, b)   ->   alpha * a^T b^T
 
 from typing import Any
 
-import numpy as np
 from tvm import relax
 
-from ....core.graph.relax_graph import dtype_of, shape_of
+from ....core.graph.relax_graph import shape_of
 from ...checks.refusal import Refusal
 from ..base import (
     MICROSOFT,
     Attributes,
     Converter,
-    as_dtype,
-    constant,
     converts,
     emit,
     scalar,
     static_shape,
     text,
-    widest,
 )
 from ..fourier import dft
+from ..matrices import eliminated
 from ..recurrent import columns
 from .standard import activated, standard, without
-
-#: Rows up to which an inverse is written out, a handful of operators a row.
-_MOST_ROWS = 16
 
 
 @converts("FusedMatMul FusedMatMulActivation TransposeMatMul", MICROSOFT)
@@ -60,38 +54,11 @@ def fused_gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 @converts("Inverse", MICROSOFT)
 def inverse(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Inverse of square matrices, by elimination with the largest element of a column as pivot (Gauss and Jordan).
-
-    Narrow floats are eliminated in float32: each step loses by the condition number.
-    """
-    x = inputs[0]
-    *batch, rows, width = static_shape(x, "the input of Inverse")
-    if rows != width or rows > _MOST_ROWS:
-        raise Refusal(f"the inverse of {rows} x {width} elements; up to {_MOST_ROWS} rows work")
-    dtype = widest(x)
-    unit = emit(relax.op.broadcast_to(constant(np.eye(rows), dtype), (*batch, rows, rows)))
-    both = emit(relax.op.concat([as_dtype(x, dtype), unit], -1))
-    for step in range(rows):
-        both = _eliminated(both, step, [*batch, rows], dtype)
-    return as_dtype(columns(both, rows, 2 * rows), dtype_of(x))
-
-
-def _eliminated(both: Any, step: int, shape: list[int], dtype: str) -> Any:
-    """[A | B] with column `step` of A made that of the unit matrix."""
-    *batch, rows = shape
-    last, at = len(batch), np.arange(rows)
-    column = emit(relax.op.reshape(columns(both, step, step + 1), (*batch, rows)))
-    size = emit(relax.op.where(constant(at < step), scalar(-1, column), relax.op.abs(column)))
-    best = emit(relax.op.argmax(size, last, keepdims=True))
-    is_best = emit(relax.op.reshape(relax.op.equal(constant(at), best), (*batch, rows, 1)))
-    zero = relax.const(0, dtype)
-    pivot = emit(relax.op.sum(relax.op.where(is_best, both, zero), [last], keepdims=True))
-    own = emit(relax.op.strided_slice(both, [last], [step], [step + 1]))
-    here = constant((at == step).reshape(-1, 1))
-    moved = emit(relax.op.where(is_best, own, both))
-    unit = emit(pivot / columns(pivot, step, step + 1))
-    less = emit(moved - columns(moved, step, step + 1) * unit)
-    return emit(relax.op.where(here, unit, less))
+    """Inverse of square matrices, by elimination with the largest element of a column as pivot (Gauss and Jordan)."""
+    *_, rows, width = static_shape(inputs[0], "the input of Inverse")
+    if rows != width:
+        raise Refusal(f"the inverse of {rows} x {width} elements")
+    return eliminated(inputs[0], jordan=True)
 
 
 @converts("CDist", MICROSOFT)

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import relax
 
 from ..base import MICROSOFT, Attributes, Converter, converts, emit, scalar, static_shape, stock
-from ..images.pooling import with_first_window
+from ..images.pooling import with_first_window, with_whole_windows
 from ..normalization import joined_softmax
 from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from ..quantized import less_zero_point, qlinear_conv, requantized
@@ -101,7 +101,9 @@ def _of_one(
 def _average_pool(x: Any, attributes: Attributes) -> Any:
     last, plain = attributes.get("channels_last", 0), without(attributes, "channels_last")
     x = channels_first(x) if last else x
-    y = emit(stock("AveragePool", [x], with_first_window(x, plain), 13))
+    plain = with_first_window(x, plain)
+    plain = with_whole_windows(x, plain) if plain.get("ceil_mode") and plain.get("count_include_pad") else plain
+    y = emit(stock("AveragePool", [x], plain, 13))
     return channels_last(y) if last else y
 
 

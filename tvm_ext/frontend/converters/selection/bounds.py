@@ -27,7 +27,7 @@ def in_bounds(op_type: str, inputs: Sequence[Any], attributes: Attributes) -> An
     Raises:
         ValueError: an index that is known is not, or there is nothing to pick from.
     """
-    if op_type == "Gather" and isinstance(inputs[0], relax.Var):  # its kernel clips, but not to no row
+    if op_type == "Gather" and dtype_of(inputs[0]):  # its kernel clips, but not to no row
         shape, axis = shape_of(inputs[0]) or (1,), int(attributes.get("axis", 0))
         if shape[axis] == 0 and 0 not in (shape_of(inputs[1]) or ()):
             raise ValueError(_NOTHING)

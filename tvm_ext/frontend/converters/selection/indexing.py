@@ -124,17 +124,23 @@ def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.broadcast_to(constant(number), relax.ShapeExpr(shape))
 
 
+#: Elements of a tensor, whose indices are of 32 bits.
+_MOST = 2**31 - 1
+
+
 @converts("Range")
 def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
     dtype = dtype_of(inputs[0])
     names = ("start", "limit", "delta")
     start, limit, delta = (known(x, name).reshape(()) for x, name in zip(list(inputs)[:3], names, strict=True))
-    if not delta:
-        raise Refusal("its delta is 0")
+    if not delta or not all(np.isfinite(x) for x in (start, limit, delta)):
+        raise Refusal(f"from {start} to {limit} by {delta}: finite numbers, and a delta that is not 0, are needed")
     exact = [float(x) if "float" in dtype else int(x) for x in (limit, start, delta)]
     steps = (limit - start).astype(np.float64) / exact[2] if "float" in dtype else -((exact[1] - exact[0]) // exact[2])
     count = max(math.ceil(steps), 0)
+    if count > _MOST:
+        raise Refusal(f"{count:.3g} elements; up to {_MOST} work")
     if count <= LARGEST:
         return constant((np.arange(count).astype(dtype) * delta + start).astype(dtype))
     first, step = (tirx.const(x.item(), dtype) for x in (start, delta))

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.graph.relax_graph import dtype_of
+from ....core.graph.relax_graph import dtype_of, shape_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, as_dtype, constant, converts, emit, operands, static_shape, stock, text
 
 #: The version that renamed Scatter to ScatterElements; and that with "min" and "max", which onnxruntime takes before.
@@ -24,6 +25,8 @@ def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """
     data, indices, updates = inputs[0], inputs[1], inputs[2]
     shape, reach = static_shape(data, "the data of ScatterElements"), static_shape(indices, "its indices")
+    if len(reach) != len(shape) or static_shape(updates, "its updates") != reach:
+        raise Refusal(f"indices of shape {reach} and updates of shape {shape_of(updates)} for data of shape {shape}")
     axis = int(attributes.get("axis", 0)) % len(shape)
     if 0 in reach:
         return data
