@@ -20,6 +20,8 @@ _LATENCY, _LATENCY_OF_SUMS = 4.5, 1.0
 #: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
 #: that come out of another core's cache.
 _COLD, _AGAIN, _FOREIGN = 0.5, 1.0, 0.5
+#: Cycles that an operand of a step takes beyond its load, and a vector of partial sums that is added to those in L2.
+_OPERAND, _PARTIAL_SUM = 0.08, 1.5
 #: Pages from which a hardware prefetcher streams at once; inputs of a tile that lie in more are waited for. (1x1
 #: layers of 1024 channels at 14x14 on a Xeon: 0.32 ms by all channels at once, 0.27 by chunks of 128.)
 _STREAMS, _PAGE = 32, 4096
@@ -171,7 +173,7 @@ def _exposed(problem: Problem, config: Config) -> float:
 
 def step_cycles(tile_o: int, tile_p: int, rate: float, latency: float = _LATENCY) -> float:
     """Cycles of a step of a register tile's reduction: products, `rate` a cycle; loads, two a cycle; latency."""
-    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, latency) + 0.08 * (tile_o + tile_p)
+    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, latency) + _OPERAND * (tile_o + tile_p)
 
 
 def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
@@ -188,5 +190,5 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     cycles = problem.steps * inside * max(step + weight_cycles / 4, weight_cycles) + 10
     if chunks > 1:
         fits = 4 * units.tiles_p * tp * to * problem.lanes <= machine.l2 // 2
-        cycles += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
+        cycles += chunks * ((1 if fits else 2) * _PARTIAL_SUM * to * tp + 8)
     return float(cycles)

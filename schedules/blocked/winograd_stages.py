@@ -12,7 +12,7 @@ row, padding first, so that LLVM transposes a whole row in registers:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,12 @@ class WinogradMatch(Conv2dMatch):
 
     Attributes:
         sizes: outputs along one side of a tile, the choices.
+        levels: size -> the level of the memory hierarchy where a call finds weights transformed for it: those of a
+            model that L3 holds as they are may be too many when each has four times as many elements.
     """
 
     sizes: tuple[int, ...]
+    levels: Mapping[int, str]
 
     @property
     def behind(self) -> float | None:
@@ -55,7 +58,7 @@ class WinogradShape:
     """What estimates of a Winograd convolution depend on: groups that differ in their epilogue share it.
 
     Attributes:
-        problem, window, input_lanes, sizes: of :class:`WinogradMatch`.
+        problem, window, input_lanes, sizes, levels: of :class:`WinogradMatch`; the levels in the order of the sizes.
         free: whether images, rows and columns of the result have run-time extents.
     """
 
@@ -63,13 +66,17 @@ class WinogradShape:
     window: Window
     input_lanes: int
     sizes: tuple[int, ...]
+    levels: tuple[tuple[int, str], ...]
     free: tuple[bool, bool, bool]
 
     @staticmethod
     def of(match: WinogradMatch) -> WinogradShape:
         """That of a match."""
         images, rows, columns = (not isinstance(match.group.extent(None, axis), int) for axis in (0, 2, 3))
-        return WinogradShape(match.problem, match.window, match.input_lanes, match.sizes, (images, rows, columns))
+        levels = tuple(match.levels.items())
+        return WinogradShape(
+            match.problem, match.window, match.input_lanes, match.sizes, levels, (images, rows, columns)
+        )
 
     def uncut(self, tiling: Tiling, height: int) -> int:
         """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""
@@ -144,7 +151,7 @@ class Tiling:
         blocks, inner = (1, p.blocks * p.inner * phases) if self.planar else (p.blocks * phases, p.inner)
         return blocked.Problem(
             self.products, p.outputs, self.pixels, self.pixels, blocks, (1, 1), inner, p.lanes, self.products,
-            p.weights_in, p.prefetched,
+            dict(match.levels)[self.transform.m], p.prefetched,
         )  # fmt: skip
 
     def vectors(self, problem: blocked.Problem) -> float:

@@ -21,6 +21,8 @@ from .sizes import extents_of
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
 #: Attribute of a group: the level of the memory hierarchy where a call finds its weights (:mod:`.cost.residence`).
 WEIGHTS_IN = "tvm_ext.weights_in"
+#: And the bytes of all weights of the model, unless that level is memory.
+WEIGHTS_BYTES = "tvm_ext.weights_bytes"
 #: Attributes of groups with a plan, and of the kernels that are made of them.
 RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
 #: Attribute of a kernel without blocks: the length of all its sums, one behind the other.
@@ -62,6 +64,7 @@ class Group:
         shape, dtype: logical, of the result.
         computed: dtype of the anchor's value; what follows it may store the result in another one.
         weights_in: where a call finds its weights: "l2", "l3" or "memory".
+        weights_bytes: of all weights of the model; 0 where `weights_in` is memory.
         extents: run-time extents of each parameter, then of the result (:data:`.sizes.EXTENTS`); None if all shapes
             are what is in use. Shapes of parameters and result are those of their buffers.
     """
@@ -72,6 +75,7 @@ class Group:
         self.anchor = str(function.attrs[GROUP])
         constant = {int(i) for i in function.attrs[CONSTANTS]}
         self.weights_in = str(function.attrs.get(WEIGHTS_IN, "memory"))
+        self.weights_bytes = int(function.attrs.get(WEIGHTS_BYTES, 0))
         self.bindings = bindings_of(function)
         self.result: relax.Var = function.body.body
         self.shape, self.dtype = shape_of(self.result) or (), dtype_of(self.result)

@@ -26,6 +26,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds
+from tvm_ext.core.cost.residence import level_of_expanded
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
@@ -35,7 +36,7 @@ from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 from ...blocked import kernel as blocked
 from ...blocked.convolution import image_layouts
 from ...blocked.prefetch import weight_name
-from ...blocked.winograd import TILES, WinogradWeight
+from ...blocked.winograd import TILES, Transform, WinogradWeight
 from ...blocked.winograd_stages import (
     Tiling,
     WinogradMatch,
@@ -81,7 +82,10 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             return Miss(f"Winograd takes 2 to 5 taps a phase: a {kh}x{kw} kernel of stride {sy} has {-(-kh // sy)}")
         if direct.problem.inner != machine.lanes and window.channels > _FEW:
             return Miss(f"{window.channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
-        return WinogradMatch(**vars(direct), sizes=TILES[-(-kh // sy)])
+        sizes = TILES[-(-kh // sy)]
+        elements = {m: (sy * Transform.of(m, -(-kh // sy)).alpha) ** 2 for m in sizes}
+        levels = {m: level_of_expanded(group, count / kh**2, machine) for m, count in elements.items()}
+        return WinogradMatch(**vars(direct), sizes=sizes, levels=levels)
 
     def border(self, match: WinogradMatch) -> Mapping[int, float]:
         return {} if match.behind is None else {match.group.params.index(match.data): match.behind}

@@ -7,9 +7,9 @@ import pytest
 from tvm import relax
 from tvm.ir import IRModule
 
-from tvm_ext.core.cost.residence import weights_level, with_residence
+from tvm_ext.core.cost.residence import level_of_expanded, weights_level, with_residence
 from tvm_ext.core.graph.relax_graph import main_bindings
-from tvm_ext.core.group import CONSTANTS, GROUP, WEIGHTS_IN, Group
+from tvm_ext.core.group import CONSTANTS, GROUP, WEIGHTS_BYTES, WEIGHTS_IN, Group
 from tvm_ext.core.machine import Machine
 
 ZEN4, CLUSTER = Machine.described("zen4"), Machine.described("cluster64-xeon")
@@ -72,3 +72,20 @@ def test_a_constant_that_two_kernels_read_counts_once() -> None:
 def test_a_smaller_cache_keeps_less() -> None:
     small = dataclasses.replace(ZEN4, l2=64 << 10, l3=128 << 10)
     assert Group("matmul1", with_residence(two_matmuls(128, 128), small)["matmul1"]).weights_in == "memory"
+
+
+@pytest.mark.parametrize(
+    ("size", "levels"), [(300, ["l3", "l3", "l3"]), (1024, ["l3", "l3", "memory"]), (2048, ["memory"] * 3)]
+)
+def test_weights_that_packing_makes_larger(size: int, levels: list[str]) -> None:
+    """2 x 1024 x 1024 floats are 8 MiB of an L3 of 32: 1.78 times as many lie in half of it, 4 times as many do not."""
+    function = with_residence(two_matmuls(size, size + 1), ZEN4)["matmul1"]
+    group = Group("matmul1", function)
+    assert group.weights_bytes == (0 if size == 2048 else 4 * size * (2 * size + 1))
+    assert [level_of_expanded(group, expansion, ZEN4) for expansion in (1.0, 16 / 9, 4.0)] == levels
+
+
+def test_a_group_without_a_model_has_its_weights_in_memory() -> None:
+    group = Group("matmul1", two_matmuls(64, 64)["matmul1"])
+    assert WEIGHTS_BYTES not in group.function.attrs
+    assert level_of_expanded(group, 4.0, ZEN4) == "memory"

@@ -7,7 +7,7 @@ caches between two calls of it: what counts is whether all of them fit together.
 from tvm.ir import GenericConst, IRModule
 
 from ..graph.relax_graph import iter_groups, main_bindings, with_functions
-from ..group import WEIGHTS_IN
+from ..group import WEIGHTS_BYTES, WEIGHTS_IN, Group
 from ..machine import Machine
 from .estimate import level_of
 from .work import bytes_of
@@ -28,10 +28,17 @@ def weights_level(nbytes: int, machine: Machine) -> str:
     return "l2" if level == "l1" else level
 
 
+def level_of_expanded(group: Group, expansion: float, machine: Machine) -> str:
+    """Where a call of a group finds its weights, if packing makes all of the model so many times as large."""
+    return weights_level(int(expansion * group.weights_bytes), machine) if group.weights_bytes else group.weights_in
+
+
 def with_residence(mod: IRModule, machine: Machine) -> IRModule:
     """The module with an attribute on each grouped function: where its weights are found, if not in memory."""
     constants = {c for b in main_bindings(mod) for c in getattr(b.value, "args", ()) if isinstance(c, GenericConst)}
-    level = weights_level(sum(bytes_of(constant) for constant in constants), machine)
+    nbytes = sum(bytes_of(constant) for constant in constants)
+    level = weights_level(nbytes, machine)
     if level == "memory":
         return mod
-    return with_functions(mod, {g.name_hint: group.with_attr(WEIGHTS_IN, level) for g, group in iter_groups(mod)})
+    attrs = {WEIGHTS_IN: level, WEIGHTS_BYTES: nbytes}
+    return with_functions(mod, {g.name_hint: group.with_attr(attrs) for g, group in iter_groups(mod)})

@@ -11,7 +11,7 @@ from tvm.ir import Call, GlobalVar
 from tvm_ext.core.cost.estimate import seconds
 from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate
 from tvm_ext.core.graph.relax_graph import Rewriter, op_name
-from tvm_ext.core.group import CONSTANTS, GROUP, WEIGHTS_IN, Group
+from tvm_ext.core.group import CONSTANTS, GROUP, WEIGHTS_BYTES, WEIGHTS_IN, Group
 from tvm_ext.core.passes import CompileContext
 from tvm_ext.core.sizes import EXTENTS
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import beyond_l2
@@ -84,7 +84,7 @@ class Pair:
         result = now[self.second.result]
         body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
         attrs: dict[str, Any] = {GROUP: self.anchor, CONSTANTS: constants, "Primitive": 1}
-        attrs |= {key: value for key, value in self.second.function.attrs.items() if key == WEIGHTS_IN}
+        attrs |= {key: value for key, value in self.second.function.attrs.items() if key in (WEIGHTS_IN, WEIGHTS_BYTES)}
         if self.second.extents is not None:
             attrs[EXTENTS] = [*extents, self.second.extents[-1]]
         return relax.Function([params[k] for k in range(len(params))], body, result.ty).with_attr(attrs)
