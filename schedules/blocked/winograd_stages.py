@@ -270,7 +270,8 @@ def schedule_planes(sch: Schedule, tiling: Tiling, threads: int) -> None:
 
 
 def schedule_input(sch: Schedule, tiling: Tiling, threads: int) -> None:
-    """One tile and block of channels at a time; the row of each matrix is unrolled, the other axis a loop."""
+    """One tile and block of channels at a time; the row of each matrix is unrolled, the other axis a loop. Of phases
+    all is unrolled: the code is as fast, and LLVM takes a third of the time for it."""
     v, v1, d = (sch.get_sblock(name) for name in ("v", "v1", "d"))
     n, c, q, lane = sch.get_loops(v)[-4:]
     a, b = sch.split(n, [None, tiling.transform.alpha])
@@ -280,10 +281,11 @@ def schedule_input(sch: Schedule, tiling: Tiling, threads: int) -> None:
     for block in (v1, d):
         sch.compute_at(block, tile, preserve_unit_loops=True)
         sch.set_scope(block, 0, "local")
-    a, y, lane = sch.get_loops(v1)[-3:]
-    sch.reorder(y, a)
-    unroll_and_vectorize(sch, [a], lane)
-    sch.vectorize(sch.get_loops(d)[-1])
+    row, y, lane = sch.get_loops(v1)[-3:]
+    sch.reorder(y, row)
+    unroll_and_vectorize(sch, [row], lane)
+    *axes, lane = sch.get_loops(d)[-3:]
+    unroll_and_vectorize(sch, [*axes, y, a] if tiling.stride > 1 else [], lane)
 
 
 def schedule_output(sch: Schedule, tile: Any) -> None:

@@ -124,6 +124,13 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
     def costs_of_any_size(self, match: WinogradMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
         return ((dict(config), cost) for config, cost in _costs_of_any_size(WinogradShape.of(match), machine))
 
+    def default_of_any_size(self, match: WinogradMatch, machine: Machine) -> Config:
+        """The point of least cost of those that cut; :meth:`default`, which looks at all others too, is asked first
+        where fewer threads may be best."""
+        points = () if len(blocked.counts_for(match.problem, machine)) > 1 else self.costs_of_any_size(match, machine)
+        best = min(points, key=lambda point: point[1], default=None)
+        return super().default_of_any_size(match, machine) if best is None else best[0]
+
     def candidates(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
         """For each tile size and height, the configuration with the best register tile, on the default's threads."""
         threads = self.default(match, machine)["threads"]

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, tirx
 
+from tvm_ext.core.graph.nodes import nodes_of
 from tvm_ext.core.machine import Machine
+from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
@@ -32,6 +34,9 @@ CASES: dict[str, tuple[Any, Any, Any, Any]] = {
     "Winograd": (Conv2dWinograd, (2, 32, 14, 11), (32, 32, 3, 3), {"padding": (1, 1, 1, 1)}),
     "Winograd, no padding": (Conv2dWinograd, (1, 32, 14, 11), (32, 32, 3, 3), {}),
     "Winograd, planar": (Conv2dWinograd, (1, 3, 17, 14), (16, 3, 7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}),
+    "Winograd, stride 2": (
+        Conv2dWinograd, (3, 32, 13, 12), (32, 32, 3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1)},
+    ),
     "grouped": (Conv2dGrouped, (1, 32, 9, 9), (32, 8, 3, 3), {"groups": 4, "padding": (1, 1, 1, 1)}),
     "depthwise": (Conv2dDepthwise, (2, 24, 13, 11), (24, 1, 3, 3), {"groups": 24, "padding": (1, 1, 1, 1)}),
     "depthwise, stride 2": (
@@ -81,6 +86,19 @@ def test_agrees_with_float64(case: str, case_machine: Machine, rng: np.random.Ge
         got = kernel(size, exact.shape, data, weight, bias)
         bound = (w[1] * math.prod(w[2:]) * 4 + 4) * wrong * (magnitude + abs(bias))
         assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), size
+
+
+def test_one_nest_writes_all_that_stands_behind_an_image() -> None:
+    """Rows of all images and channels in one loop, and what is read of a row: its end, or all of it."""
+    machine, (n, h, w) = Machine.detect(None, 2), symbols("NHW")
+    strides, pads = (1, 1), (1, 1, 1, 1)
+    group = conv_group((3, 32, 14, 11), (32, 32, 3, 3), strides=strides, padding=pads, dilation=(1, 1))
+    group = with_extents(group, (n, 32, h, w), (32, 32, 3, 3), (1, 32, 1, 1), (n, 32, h, w))
+    kernel = AnySize(Conv2dWinograd(), group, machine).kernel
+    loops = nodes_of(lower_to_loops({"main": kernel}, machine.target())["main"].body, tirx.For)
+    image = kernel.params[0].name
+    stores = [[store.buffer.name for store in nodes_of(loop, tirx.BufferStore)] for loop in loops]
+    assert sum(image in names for names in stores) == 2
 
 
 def _reference(transposed: bool, x: np.ndarray, w: np.ndarray, attrs: Any) -> np.ndarray:
