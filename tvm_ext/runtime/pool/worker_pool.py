@@ -33,19 +33,23 @@ class WorkerPool:
 
     def __init__(self) -> None:
         self._workers: tuple[int, ...] | None = None
-        self._rested = math.inf
+        self._rested, self._room = math.inf, -1
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function that may run parallel kernels; raises what it raises."""
         asleep = time.perf_counter() - self._rested > ASLEEP
         usual = self.keep_off() if asleep and steers() else {}
+        if self._room < 0:
+            self._room = _room()
         running.add(id(self))
-        yields.yield_always(len(running) > _room())
+        if crowded := len(running) > self._room:
+            yields.yield_always(True)
         try:
             return function(*arguments)
         finally:
             running.discard(id(self))
-            yields.yield_always(len(running) > _room())
+            if crowded:
+                yields.yield_always(len(running) > self._room)
             if usual:
                 _allow(usual)
             self._rested = time.perf_counter()
