@@ -180,7 +180,8 @@ def max_roi_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """
     x, dtype = inputs[0], widest(*inputs[:2])
     regions, count = as_dtype(inputs[1], dtype), static_shape(inputs[0], "the input of MaxRoiPool")[0]
-    number = as_dtype(emit(relax.op.clip(columns(regions, 0, 1), 0, count - 1)), "int32")  # of NaN an image, too
+    number = as_dtype(emit(relax.op.clip(columns(regions, 0, 1), 0, count - 1)), "int32")
+    number = emit(relax.op.clip(number, 0, count - 1))  # NaN is any integer
     scaled = emit(columns(regions, 1, 5) * scalar(float(attributes.get("spatial_scale", 1.0)), regions))
     places = emit(relax.op.clip(scaled, -_FAR, _FAR))
     whole = relax.op.floor(emit(relax.op.abs(places) + scalar(0.5, places)))
