@@ -142,14 +142,14 @@ def fitted(groups: Groups, machine: Machine, prefetched: bool) -> dict[str, floa
     """Values of :data:`CONSTANTS` that differ from those of the library, for the least regret on
     these points: one constant after the other, until none lowers it."""
     best: dict[str, float] = {}
-    least, found = regret(groups, machine, prefetched), True
-    while found:
-        found = False
+    least, lowered = regret(groups, machine, prefetched), True
+    while lowered:
+        lowered = False
         for constant, value in ((c, v) for c, values in CONSTANTS.items() for v in values):
             with constants({**best, constant: value}):
                 ratio = regret(groups, machine, prefetched)
             if ratio < least - 1e-6:
-                best, least, found = {**best, constant: value}, ratio, True
+                best, least, lowered = {**best, constant: value}, ratio, True
     return best
 
 

@@ -117,14 +117,14 @@ def arrays() -> list[tuple[str, ...]]:
 
 def energies() -> list[tuple[str, ...]]:
     """Rows of the table of sources: a level each, and their sum."""
-    found = []
+    columns = []
     for source in SOURCES:
         sums: Counter[str] = Counter()
         for each in timings(source):
             sums.update(each.totals.energy)
-        found.append(dict(sums) | {"all": sum(sums.values())})
+        columns.append(dict(sums) | {"all": sum(sums.values())})
     head = ["Horowitz, 45 nm", *(str(source["energy"]) for source in SOURCES[1:])]
-    levels = ((level, *(f"{sums[level] / 1e6:.1f}" for sums in found)) for level in found[0])
+    levels = ((level, *(f"{sums[level] / 1e6:.1f}" for sums in columns)) for level in columns[0])
     return [("level", *head), *levels]
 
 

@@ -40,8 +40,8 @@ def main() -> int:
                     sizes = (m, n, k) if flow == "os" else (n, m, k)
                     case = (*sizes, cores, rows, cols, flow)
                     ways = names["find_factors"](cores)
-                    found = [names["calculate_metrics"](*case, way, ways)[1] for way in PARTITIONS]
-                    writer.writerow((name, m, k, n, rows, cols, cores, flow, *found))
+                    cycles = [names["calculate_metrics"](*case, way, ways)[1] for way in PARTITIONS]
+                    writer.writerow((name, m, k, n, rows, cols, cores, flow, *cycles))
     return 0
 
 

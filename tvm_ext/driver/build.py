@@ -86,7 +86,7 @@ def _machine_code(
     """Kernels as one runtime module, and what the passes of the second half of the lowering did."""
     target = machine.target(scheduled=scheduled)
     fresh = {name: kernel for name, kernel in kernels.items() if not is_lowered(kernel)}
-    loops = {name: with_stack_buffers(one) for name, one in lower_to_loops(fresh, target).items()} if fresh else {}
+    loops = {name: with_stack_buffers(kernel) for name, kernel in lower_to_loops(fresh, target).items()}
     lowered, reports = run_kernel_passes(passes, IRModule({**kernels, **loops}), target)
     return tvm.get_global_func("target.build.llvm")(lowered, target), reports
 

@@ -57,6 +57,13 @@ def cpu_flags(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
     return frozenset(core.get("flags", core.get("Features", "")).split())
 
 
+def available_cores() -> int:
+    """Cores this process may use: its affinity mask, which containers and `taskset` set."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
 @functools.cache
 def host_identity(cpuinfo: str = "/proc/cpuinfo") -> str:
     """The CPU's vendor, family, model, stepping and name, a hash of its instructions, and the number of cores.

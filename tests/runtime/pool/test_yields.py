@@ -77,3 +77,12 @@ def test_no_slot_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yields._slot() is None
     monkeypatch.setattr(yields, "_LIBRARY", "/no-such-library.so")
     assert yields._slot() is None
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, KeyError])
+def test_without_proc_or_jump_slots_turns_stay_as_they_are(monkeypatch: pytest.MonkeyPatch, error: type) -> None:
+    def missing() -> None:
+        raise error
+
+    monkeypatch.setattr(yields, "_slot", missing)
+    assert yields.install.__wrapped__() is None

@@ -168,6 +168,8 @@ def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict
         kernels: name -> scheduled function.
         target: to compile them for.
     """
+    if not kernels:
+        return {}
     module, _ = run_kernel_passes(LOOPS, IRModule(dict(kernels)), target)
     return {gvar.name_hint: function for gvar, function in module.functions_items()}
 

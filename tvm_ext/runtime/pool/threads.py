@@ -12,15 +12,9 @@ from collections.abc import Callable, MutableMapping
 from queue import SimpleQueue
 from typing import Any
 
+from ..cpu import available_cores as available_cores
 from .waiting import ThreadsWait, Waiting
 from .worker_pool import WorkerPool, running
-
-
-def available_cores() -> int:
-    """Cores this process may use: its affinity mask, which containers and `taskset` set."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 def set_thread_defaults(environ: MutableMapping[str, str] = os.environ) -> None:

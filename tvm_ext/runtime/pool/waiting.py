@@ -1,8 +1,9 @@
 """How TVM's worker threads wait for the next kernel: they spin for a bounded time, then sleep.
 
-TVM has one setting a process, the number of turns of the spin loop (each a sched_yield), and reads it when the first
-worker of the process starts. Here it is chosen: a sleeping worker costs the next kernel the time of waking it, so a
-spin of :data:`WORTH` wake-ups loses at most 1 / WORTH of any gap between kernels that it is too short for.
+TVM has one setting a process, the number of turns of the spin loop (each a sched_yield, or what :mod:`.yields` has in
+its place), and reads it when the first worker of the process starts. Here it is chosen: a sleeping worker costs the
+next kernel the time of waking it, so a spin of :data:`WORTH` wake-ups loses at most 1 / WORTH of any gap between
+kernels that it is too short for.
 """
 
 import math

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..cpu import cpu_flags
+from ..cpu import available_cores, cpu_flags
 from ..tvm_runtime import runtime_symbols
 from . import yields
 from .lost_waiters import released
@@ -113,9 +113,8 @@ class WorkerPool:
 @functools.cache
 def _room() -> int:
     """Pools whose threads have a core each."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("TVM_NUM_THREADS", "")
-    return cores // max(int(threads), 1) if threads.isdecimal() else 1
+    return available_cores() // max(int(threads), 1) if threads.isdecimal() else 1
 
 
 @functools.cache

@@ -103,7 +103,11 @@ def turn() -> Turn | None:
 def install() -> Turn | None:
     """Let the loaded runtime call it; None if there is none, or if the library has no slot that can be written."""
     runtime_symbols()
-    if (own := turn()) is None or (slot := _slot()) is None:
+    try:
+        own, slot = turn(), _slot()
+    except (OSError, KeyError):  # no /proc; a library that is linked otherwise
+        return None
+    if own is None or slot is None:
         return None
     ctypes.c_uint64.from_address(slot).value = own.address
     return own
