@@ -12,8 +12,6 @@ A manifest is frozen and checks itself. The module that holds it should import n
 exported models imports it for its driver.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

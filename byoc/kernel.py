@@ -3,8 +3,6 @@
 region(program, inputs ..., outputs ...):  call_packed("tvm_ext.offload", number of inputs, program, ...)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tvm import tirx

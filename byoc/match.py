@@ -5,8 +5,6 @@ allow; the longest epilogue wins. An operation behind the anchor comes along onl
 before it: a value that leaks would have to be computed twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

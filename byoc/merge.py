@@ -5,8 +5,6 @@
 Units are regions and single operations; two are merged if no other unit lies on a path between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ lower   what cannot be lowered after all goes
 decide  what does not pay goes: region against the CPU kernels it replaces, transfers and launch included
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

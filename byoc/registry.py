@@ -1,7 +1,5 @@
 """Which back ends there are: those registered in this process, and those of packages (`tvm_ext.backends`)."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 from ..core.errors import OptionError

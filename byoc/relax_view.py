@@ -1,7 +1,5 @@
 """Reads a Relax function as plain operations: what patterns and back ends see of it."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

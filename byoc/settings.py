@@ -1,7 +1,5 @@
 """What `offload` and `offload_options` of a compile ask for: a back end, its own options, and which work it gets."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The manifest of onnxruntime: whatever ONNX nodes it knows, as `fallback="onnxruntime"` hands them to it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..backend import Backend, Lowered

@@ -3,8 +3,6 @@
 program = number of threads (4 bytes, little endian), ONNX model of the region (weights inside, all shapes static)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One case of the kit: a promise, and the action that finds out whether it is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Checks of what is compiled: patterns that match, numbers, reports, programs and what runs them."""
 
-from __future__ import annotations
-
 import json
 import math
 

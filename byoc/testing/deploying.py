@@ -1,7 +1,5 @@
 """Checks of what is deployed: other processes, threads, damage, and drivers that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence

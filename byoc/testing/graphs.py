@@ -1,7 +1,5 @@
 """Small ONNX models from lines of text, such as "y = Conv(x, w) strides=[2,2]"."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping, Sequence

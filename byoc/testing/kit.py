@@ -1,7 +1,5 @@
 """The kit: all cases of a back end, as tests or as one report."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The models of the kit: what accelerators take, in odd shapes, and what is easily mistaken for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 The scripts are texts, so that such a process imports nothing of the kit.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

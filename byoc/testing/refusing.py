@@ -1,7 +1,5 @@
 """Checks of what stays on the CPU: refusals with their reasons, and the choices of the user."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The back end under test: compiles the kit's models for it, each once, and knows the regions that were made."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

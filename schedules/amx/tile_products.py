@@ -10,8 +10,6 @@ A tile register has up to 16 rows of 64 bytes; a group of 32 bits in a row of a 
 b[k, n] is the group k of column n. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 """
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.layout import OpaqueLayout, oihw
 
 #: Outputs of a tile, and of a block.
 TILE, BLOCK = 16, 32
 
 
 @dataclass(frozen=True)
-class TileWeight(Layout):
+class TileWeight(OpaqueLayout):
     """A constant weight for tile registers; what is beyond its channels, taps or outputs is zero.
 
     Attributes:
@@ -69,24 +68,17 @@ class TileWeight(Layout):
 
     def steps(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """(blocks of channels, rows of the kernel, groups of taps in a row) of a logical shape."""
-        _, i, h, w = self._oihw(shape)
+        _, i, h, w = oihw(shape, self.transposed)
         return (-(-i // self.width), h, -(-w // self.taps))
-
-    def _oihw(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
-        o, i = (shape[1], shape[0]) if self.transposed else (shape[0], shape[1])
-        return (o, i, *shape[2:]) if len(shape) == 4 else (o, i, 1, 1)  # type: ignore[return-value]
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         blocks, h, w = self.steps(shape)
-        outputs = -(-self._oihw(shape)[0] // BLOCK)
+        outputs = -(-oihw(shape, self.transposed)[0] // BLOCK)
         return (outputs, self.sums_elements + blocks * h * w * 2 * self.tile_elements)
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a packed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         shape = array.shape
-        o, i, h, w = self._oihw(shape)
+        o, i, h, w = oihw(shape, self.transposed)
         if self.transposed:
             array = array.T
         if self.flipped:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.layout import OpaqueLayout
 from tvm_ext.runtime.expansion import Expansion
 
 #: Interpolation points in the order they are used: small magnitudes first, each next to its negative.
@@ -90,7 +90,7 @@ def _value(coefficients: Sequence[Fraction], x: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class WinogradWeight(Layout):
+class WinogradWeight(OpaqueLayout):
     """G g G^T of a k x k weight: (alpha^2, blocks, phases I / inner, inner, out), made in float64 and rounded once.
 
     Attributes:
@@ -120,9 +120,6 @@ class WinogradWeight(Layout):
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         alpha, depth = self.transform(shape[2]).alpha, self.stride**2 * shape[1]
         return (alpha * alpha, self.blocks, depth // self.inner, self.inner, self.out)
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a transformed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         stored, expansion = self.compact(array)

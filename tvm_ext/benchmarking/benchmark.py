@@ -1,7 +1,5 @@
 """benchmark: contenders in processes of their own, interleaved rounds, outputs checked before any time counts."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Is the machine quiet enough? A fixed piece of work, timed between the rounds on every core that is measured."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The parent's end of a worker: start, ask with a time-out, stop while others run, and always clean up."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

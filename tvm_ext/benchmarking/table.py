@@ -1,7 +1,5 @@
 """The result of a benchmark: a row a contender, the machine, the warnings; as text, Markdown and plain values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any

@@ -1,7 +1,5 @@
 """`tvm-ext analyze`: operators, work and parameters of a model, what is redundant in it, and what is unsupported."""
 
-from __future__ import annotations
-
 import argparse
 
 from .shared.common import Progress, model_of, print_result

@@ -4,8 +4,6 @@ Exit codes: 0 good, 1 a check failed or something broke, 2 usage (arguments, opt
 be compiled; 130 after Ctrl-C, 141 when the reader of stdout went away.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

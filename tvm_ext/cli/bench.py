@@ -1,7 +1,5 @@
 """`tvm-ext bench`: time a model against onnxruntime and other runtimes, each in a process of its own."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

@@ -1,7 +1,5 @@
 """`tvm-ext bisect`: find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

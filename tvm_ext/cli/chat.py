@@ -1,7 +1,5 @@
 """`tvm-ext chat`: talk with a language model of a GGUF file, with its own tokenizer and chat template."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

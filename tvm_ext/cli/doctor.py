@@ -1,7 +1,5 @@
 """`tvm-ext doctor`: check the installation: versions, linker, threads, cache, and a tiny model end to end."""
 
-from __future__ import annotations
-
 import argparse
 
 from .shared.common import Progress, print_result, table_text

@@ -1,7 +1,5 @@
 """`tvm-ext memory`: memory plan of a model: arena, lower bound, what lives when; of symbolic sizes, at their bounds."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..runtime.files import write_text

@@ -1,7 +1,5 @@
 """`tvm-ext new`: write a back end for an accelerator of your own, with tests that pass."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util

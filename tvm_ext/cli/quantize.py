@@ -1,7 +1,5 @@
 """`tvm-ext quantize`: quantize a float32 model to int8 (a standard QDQ model), with ranges from typical inputs."""
 
-from __future__ import annotations
-
 import argparse
 
 from ..runtime.files import write_text

@@ -1,7 +1,5 @@
 """`tvm-ext report`: write one self-contained page: what a model holds, what became of it, how right and fast it is."""
 
-from __future__ import annotations
-
 import argparse
 
 from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result

@@ -1,7 +1,5 @@
 """`tvm-ext tune`: search configurations of a model's kernels by measuring them; writes a log of records."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

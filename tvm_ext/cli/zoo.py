@@ -1,7 +1,5 @@
 """`tvm-ext zoo`: list the models of the zoo, which need no download, or write one of them as an ONNX file."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 

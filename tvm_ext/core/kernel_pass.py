@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+from tvm import tirx
 from tvm.ir import IRModule
 from tvm.target import Target
 
@@ -24,7 +25,7 @@ class KernelPass:
 
     Attributes:
         name: lower case with dashes; one that stands in both halves of the lowering is one pass that runs twice.
-        make: TVM's pass; of a target, if it has a parameter of that name.
+        make: TVM's pass; of a target, if it has a parameter of that name. :func:`rewriting` makes one of a function.
         needed: why a compile cannot do without it; "" of one that may be switched off to find a culprit.
     """
 
@@ -39,6 +40,12 @@ class KernelPass:
     def of(self, target: Target) -> tvm.transform.Pass:
         """TVM's pass for a target."""
         return self.make(target) if self._takes_target else self.make()
+
+
+def rewriting(rewrite: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Callable[[], tvm.transform.Pass]:
+    """What makes a pass of TVM's that replaces each kernel by what a function makes of it."""
+    name = f"tvm_ext.{rewrite.__name__}"
+    return lambda: tirx.transform.prim_func_pass(lambda kernel, mod, ctx: rewrite(kernel), opt_level=0, name=name)
 
 
 def run_kernel_passes(

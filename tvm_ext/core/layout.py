@@ -105,8 +105,21 @@ class Layout:
         return out
 
 
+class OpaqueLayout(Layout):
+    """A layout that only the kernel of a tensor knows, which reads it through physical indices."""
+
+    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
+        raise TypeError(f"{self}: a packed tensor is read by its kernel only, through physical indices")
+
+
+def oihw(shape: Sequence[int], transposed: bool) -> tuple[int, int, int, int]:
+    """(O, I, KH, KW) of the shape of a convolution's weight, or of a matmul's (O, I), or (I, O) if it is transposed."""
+    o, i = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
+    return (o, i, *shape[2:]) if len(shape) == 4 else (o, i, 1, 1)  # type: ignore[return-value]
+
+
 @dataclass(frozen=True)
-class PackedWeight(Layout):
+class PackedWeight(OpaqueLayout):
     """A convolution or matmul weight, laid out for a kernel that streams it once.
 
     Logical (O, I, KH, KW) -> physical (blocks, I / inner, KH, KW, inner, out): OIHW{inner}i{out}o. A matmul
@@ -133,16 +146,9 @@ class PackedWeight(Layout):
         axes = "OIHW" if len(self.order) == 4 else ("IO" if self.transposed else "OI")
         return f"{axes}{self.inner}i{self.out}o"
 
-    def _oihw(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
-        o, i = (shape[1], shape[0]) if self.transposed else (shape[0], shape[1])
-        return (o, i, *shape[2:]) if len(shape) == 4 else (o, i, 1, 1)  # type: ignore[return-value]
-
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        _, i, h, w = self._oihw(shape)
+        _, i, h, w = oihw(shape, self.transposed)
         return (self.blocks, i // self.inner, h, w, self.inner, self.out)
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a packed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         if self.transposed:
@@ -157,7 +163,7 @@ class PackedWeight(Layout):
 
 
 @dataclass(frozen=True)
-class PackedGates(Layout):
+class PackedGates(OpaqueLayout):
     """The recurrent weight of an RNN, GRU or LSTM, laid out for a kernel that streams it once a step.
 
     Logical (D, G * H, K) -> physical (D, ceil(H / lanes), K * G, lanes): for a block of `lanes` units, the weights of
@@ -186,9 +192,6 @@ class PackedGates(Layout):
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         directions, columns, inputs = shape
         return (directions, -(-(columns // self.gates) // self.lanes), inputs * self.gates, self.lanes)
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("packed gates are read by their kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         directions, columns, inputs = array.shape

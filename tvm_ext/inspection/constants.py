@@ -1,7 +1,5 @@
 """What stands for a constant in a text: the name of a tensor in a file, a number, or dtype, shape and a digest."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What each pass changed: unified diffs, function by function, with constants elided to what tells them apart."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

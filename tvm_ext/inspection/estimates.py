@@ -4,8 +4,6 @@ The rows are of the plans that a compile leaves. The same groups are planned for
 estimated to be faster with fewer takes too many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ print(inspection.stage("grouped"))
 inspection.dump("stages")
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Which kernel, region, memory or pass has the work of each ONNX node of a compiled model; read from its report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A report of a model: what it holds, what became of it, how right and how fast it is; made of the other parts."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 y = R.add(x, metadata["ir.GenericConst"][3])   ->   y = R.add(x, W.y)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

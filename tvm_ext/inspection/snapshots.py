@@ -1,7 +1,5 @@
 """What a compile looked like after each step: a watch that keeps modules, and copies of what was decided by then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

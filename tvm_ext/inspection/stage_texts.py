@@ -1,7 +1,5 @@
 """The text of each stage: a Python file with TVMScript, or what the compiler's parts print of themselves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ the odd one. It needs no conversion, which ONNX has for bfloat16 only since vers
 smaller, h is a cast there and back. One session serves all runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Both run in onnxruntime with its graph optimizations off, as the nodes say. The 
 it has what the layers before it contributed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

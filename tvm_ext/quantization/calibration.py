@@ -1,7 +1,5 @@
 """Calibration samples: what a user gives, checked against the model's inputs and cut into single batches."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ onnxruntime's own optimizer would fold batch norms too, and rename, merge and mo
 convolution keeps its name, and its output takes the batch norm's, which is the value that the user's model had there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

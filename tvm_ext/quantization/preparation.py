@@ -1,7 +1,5 @@
 """From a user's model to one that can be quantized: float32, of opset 13 or newer, named, folded, with its types."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """quantize: a float32 model and typical inputs -> a standard QDQ model, by onnxruntime's quantization tools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

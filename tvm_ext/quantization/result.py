@@ -1,7 +1,5 @@
 """The result of `quantize`: the model, how it was made, and how accurate it is; as text, Markdown and plain values."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter

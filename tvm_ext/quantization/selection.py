@@ -1,7 +1,5 @@
 """Which nodes are quantized, and why the others are not."""
 
-from __future__ import annotations
-
 import difflib
 
 import onnx

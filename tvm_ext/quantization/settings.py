@@ -1,7 +1,5 @@
 """What a user may ask of `quantize`: one frozen object that checks itself when it is made."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

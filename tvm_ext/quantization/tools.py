@@ -2,8 +2,6 @@
 and a QDQ model of them by its quantizer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -4,8 +4,6 @@ y = MatMul(x, w)                  ->   y = MatMulNBits(x, codes, scales)        
 y = Gemm(x, w, b), transB or not  ->   y = MatMulNBits(x, codes, scales, , , b)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ What they are, for the recipes that use them and for the loops that measure them
 64 and IA-32 Architectures Software Developer's Manual, volume 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ exchange: x[t] = pass; out[t] = sum of x[t + shift]    lines that the thread its
 launch:   a parallel loop with nothing in it
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

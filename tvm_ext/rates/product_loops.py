@@ -8,8 +8,6 @@ tile_read:  registers = x[i]                   loads of four tile registers, one
 Operands are words of 32 bits, whatever the numbers in them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

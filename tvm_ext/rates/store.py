@@ -1,8 +1,6 @@
 """What was measured or asked once of this processor is kept: by processor, cores and version of this library, in the
 cache folder. To start LLVM in order to ask it takes longer than loading a program that was compiled before."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -10,8 +10,6 @@ the library tells a cut-off artifact from another program's library. The footer 
 SHA-256 of everything before it. It finds damage, it is no signature: an artifact is code, load only what you trust.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

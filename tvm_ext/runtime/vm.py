@@ -4,8 +4,6 @@ A Relax VM keeps the registers of its call in itself, so two threads must never 
 share its code and weights; another costs well under a millisecond.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ groups of a model, with candidates of each
 -> records and verdicts in the timing cache, which `choose-recipes` follows
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

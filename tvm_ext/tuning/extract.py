@@ -3,8 +3,6 @@
 resnet18.onnx  ->  18 groups: conv2d 1x64x56x56 64x64x3x3 + add + relu (2 calls): conv2d_winograd, conv2d_nchwc; ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -9,8 +9,6 @@ to Optimize Tensor Programs", NeurIPS 2018, section 4.2: it does not depend on h
 carries over between shapes and templates.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

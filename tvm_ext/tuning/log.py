@@ -5,8 +5,6 @@ while another is appended to it. A session that is killed leaves at most one lin
 begins a new line behind it, so no record is ever glued to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

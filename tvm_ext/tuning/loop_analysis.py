@@ -8,8 +8,6 @@ compiled once to a Python function of the loops' extents, so that no TVM object 
 with constants are exact, floor divisions and remainders count aligned pieces.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

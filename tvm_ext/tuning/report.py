@@ -1,7 +1,5 @@
 """What a tuning session reports: one row a task, and the whole model before and after."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Going on with a log: which of its records need no second trial, and why others do not count."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The loop of a tuning session: which task, which candidates, measured by whom; every record is logged at once."""
 
-from __future__ import annotations
-
 import math
 import secrets
 import time

@@ -1,7 +1,5 @@
 """What a session knows of each task, and which one is to be measured next: the budget goes where it pays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a log says, task by task: how much was measured, what was fastest, and what a compile would do with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Tuners see a task's space and its features, measurers what to send to a worker. 
 model with one recipe that takes it; a template task (:mod:`.templates.template`) a function of the user's own.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

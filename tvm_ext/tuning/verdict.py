@@ -4,8 +4,6 @@ best records of all tasks -> tuned program -> its kernels timed beside those of 
 -> records of tasks that became faster inside the model -> final program -> timed against the untuned, and verified
 """
 
-from __future__ import annotations
-
 import functools
 import tempfile
 import time

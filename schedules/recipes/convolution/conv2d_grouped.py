@@ -20,7 +20,7 @@ import numpy as np
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.layout import OpaqueLayout, PackedWeight
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
@@ -40,7 +40,7 @@ from ...steps.window import Window
 
 
 @dataclass(frozen=True)
-class GroupedWeight(Layout):
+class GroupedWeight(OpaqueLayout):
     """The weights (O, I / G, KH, KW) of merged groups, each block diagonal and packed as :class:`PackedWeight`.
 
     Attributes:
@@ -58,9 +58,6 @@ class GroupedWeight(Layout):
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return (self.groups, *self.packed.physical_shape(self._merged(shape)))
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a packed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         o, i, *window = self._merged(array.shape)

@@ -22,7 +22,7 @@ import numpy as np
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.layout import OpaqueLayout, PackedWeight
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
@@ -90,7 +90,7 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class PhaseWeight(Layout):
+class PhaseWeight(OpaqueLayout):
     """The weight (I, O, KH, KW) as one packed weight (O, I, taps, taps) a phase; taps that do not exist are zero.
 
     Attributes:
@@ -111,9 +111,6 @@ class PhaseWeight(Layout):
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         taps = [p.taps for p in self.phases or ()]
         return (self.physical_phases, *self.packed.physical_shape((shape[1], shape[0], *taps)))
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a packed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         assert self.phases is not None

@@ -13,8 +13,6 @@ unit streams all weights. With `rows` = 0 there is one unit, and each stage is s
 streamed once, for small images of many channels.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """`tvm-ext rtl`: the systolic array as hardware: its Verilog, or the cells that it takes."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict, astuple
 

@@ -1,7 +1,5 @@
 """Options of `compile` on the command line, as `core/options.py` declares them, and modules that bring back ends."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...ops.block_weights import unpacked
-from ..layout import Layout
+from ..layout import OpaqueLayout
 
 
 @dataclass(frozen=True)
-class _Streamed(Layout):
+class _Streamed(OpaqueLayout):
     """Outputs first, blocks of a row behind them; outputs beyond the last one are zeros.
 
     Attributes:
@@ -27,9 +26,6 @@ class _Streamed(Layout):
 
     lanes: int = 16
     side: int = 1
-
-    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
-        raise TypeError("a weight in blocks is read by its kernel only, through physical indices")
 
     def _groups(self, rows: int) -> int:
         return -(-rows // (self.lanes * self.side))

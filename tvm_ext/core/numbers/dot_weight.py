@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..layout import PackedWeight
+from ..layout import PackedWeight, oihw
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DotWeight(PackedWeight):
         return 0 if self.shift is None else 4 // self.group
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        _, i, h, w = self._oihw(shape)
+        _, i, h, w = oihw(shape, self.transposed)
         i, w = (w * i, 1) if self.rows else (i, w)
         words = -(-i // self.group)
         return (self.blocks, self.first + words * h * w, self.out, self.group)

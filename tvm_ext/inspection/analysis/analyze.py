@@ -1,7 +1,5 @@
 """Analyzes a model: reads it, surveys every node, and lets the passes say what they would do. No kernel is compiled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the passes make of a model, up to the choice of recipes: no kernel is made, nothing is compiled."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

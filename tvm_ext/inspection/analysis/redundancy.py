@@ -1,7 +1,5 @@
 """What is redundant in a graph: operators that do nothing or undo each other, equals, constants, what nobody reads."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of an analysis: what a model holds, what would become of it; as text, as plain data and as HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

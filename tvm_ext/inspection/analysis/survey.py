@@ -3,8 +3,6 @@
 check -> import, node by node; a node that is refused leaves a value of its inferred type, and its readers go on
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -7,8 +7,6 @@ other. What that takes without a kernel is measured on kernels that do nothing, 
 each callback is given all of them; it grows by the argument. It is subtracted from every kernel.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -7,8 +7,6 @@
 Counted are instructions as they stand there, not how often they run. x86 is read, in AT&T's or Intel's syntax.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

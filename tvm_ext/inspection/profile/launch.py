@@ -1,7 +1,5 @@
 """One launch of a kernel in a run: which kernel, for which ONNX nodes, what it has to do, how long it took."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

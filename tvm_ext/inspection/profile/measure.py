@@ -4,8 +4,6 @@ round:  run x times undisturbed, the least time      |  in turn the one
         run x times with a look, the least run       |  or the other first
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Mapping, Sequence

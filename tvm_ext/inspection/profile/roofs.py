@@ -4,8 +4,6 @@ and bytes read from memory and from the L2 caches.
 The loops are those of :mod:`tvm_ext.rates`, in TIR, on the threads that the model runs on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """From a model, compiled or not, or an artifact, to its profile."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

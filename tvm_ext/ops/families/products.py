@@ -1,7 +1,5 @@
 """Operators that sum products: convolutions, matrix products, attention, recurrent networks."""
 
-from __future__ import annotations
-
 import functools
 
 from .. import evaluators, flops, row_rules

@@ -1,7 +1,5 @@
 """Kernels of few rows by weights of few bits: what stands in front of a product, and products that meet, become one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import relax

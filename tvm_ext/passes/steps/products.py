@@ -1,7 +1,5 @@
 """Convolutions and matmuls of a function: which of them may take narrow operands, and why the others keep float32."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

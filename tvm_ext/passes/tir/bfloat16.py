@@ -44,7 +44,7 @@ declare <16 x i16> @{half}(<16 x float>)
 """
 
 
-def broadcast_bits() -> tvm.transform.Pass:
+def broadcast_bits(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Broadcast(x, n)  ->  reinterpret(bfloat16, Broadcast(reinterpret(uint16, x), n)), for a bfloat16 x."""
 
     def broadcast(node: tirx.Broadcast) -> Any:
@@ -53,48 +53,37 @@ def broadcast_bits() -> tvm.transform.Pass:
         bits = tirx.Broadcast(tirx.reinterpret("uint16", node.value), node.lanes)
         return tirx.reinterpret(f"bfloat16x{int(node.lanes)}", bits)
 
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Broadcast, broadcast)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BroadcastBits")
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Broadcast, broadcast)))
 
 
-def round_in_one() -> tvm.transform.Pass:
+def round_in_one(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """What :mod:`...ops.scalars.functions` makes of a rounding becomes one instruction, for vectors."""
+    if not nodes_of(function.body, tirx.Let):  # calls are many, and each costs; so does a look at the target
+        return function
+    if not codegen.target_has_features("avx512bf16", function.attrs["target"]):
+        return function
+    used: set[int] = set()
 
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        if not nodes_of(function.body, tirx.Let):  # calls are many, and each costs; so does a look at the target
-            return function
-        if not codegen.target_has_features("avx512bf16", function.attrs["target"]):
-            return function
-        used: set[int] = set()
+    def rounding(call: Call) -> Any:
+        if (value := _rounded(call)) is None:
+            return call
+        lanes = int(tvm.DataType(str(value.ty.dtype)).lanes)
+        used.update({lanes, 16} if lanes > 16 else {lanes})
+        return tirx.reinterpret(str(call.ty.dtype), tirx.call_pure_extern(f"uint16x{lanes}", _name(lanes), value))
 
-        def rounding(call: Call) -> Any:
-            if (value := _rounded(call)) is None:
-                return call
-            lanes = int(tvm.DataType(str(value.ty.dtype)).lanes)
-            used.update({lanes, 16} if lanes > 16 else {lanes})
-            return tirx.reinterpret(str(call.ty.dtype), tirx.call_pure_extern(f"uint16x{lanes}", _name(lanes), value))
-
-        body = tvm_ffi.structural_map(function.body, (Call, rounding))
-        return function.with_body(_with_functions(body, [_source(lanes) for lanes in sorted(used)]))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.RoundInOne")
+    body = tvm_ffi.structural_map(function.body, (Call, rounding))
+    return function.with_body(_with_functions(body, [_source(lanes) for lanes in sorted(used)]))
 
 
-def bring_dots() -> tvm.transform.Pass:
+def bring_dots(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Kernels that call the function of `vdpbf16ps` (:mod:`...rates.instructions`) bring it along.
 
     Only now: the text of a scheduled kernel, which people read and resume from, has no LLVM in it.
     """
-
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        calls = nodes_of(function.body, Call)
-        externs = (call for call in calls if getattr(call.op, "name", "") == "tirx.call_pure_extern")
-        dots = any(str(call.args[0].value) == instructions.BF16 for call in externs)
-        return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if dots else function
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BringDots")
+    calls = nodes_of(function.body, Call)
+    externs = (call for call in calls if getattr(call.op, "name", "") == "tirx.call_pure_extern")
+    dots = any(str(call.args[0].value) == instructions.BF16 for call in externs)
+    return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if dots else function
 
 
 def _with_functions(body: Any, sources: Sequence[str]) -> Any:

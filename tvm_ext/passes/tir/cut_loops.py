@@ -7,8 +7,6 @@ what it reads and writes beyond them is nobody's. Loops that threads share are s
 A loop of which it is not known what is needed runs to the bound, which is slower and right.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm
@@ -34,13 +32,9 @@ from .cutting.views import Views
 _INDEX = "int32"
 
 
-def cut() -> tvm.transform.Pass:
-    """A pass on kernels without blocks; one without :data:`...core.sizes.EXTENTS` is left as it is."""
-
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        return function if extents_of(function) is None else _Cut(function).function()
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.CutLoops")
+def cut_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel without blocks, cut; one without :data:`...core.sizes.EXTENTS` is left as it is."""
+    return function if extents_of(function) is None else _Cut(function).function()
 
 
 class _Cut:

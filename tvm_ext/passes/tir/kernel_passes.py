@@ -14,7 +14,7 @@ from tvm.ir import IRModule
 from tvm.target import Target
 
 from ...core.graph.nodes import mentions, nodes_of, substituted
-from ...core.kernel_pass import KernelPass, run_kernel_passes
+from ...core.kernel_pass import KernelPass, rewriting, run_kernel_passes
 from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
 from . import bfloat16, cut_loops, prefetches, quotients, rows_of_padding
 
@@ -54,7 +54,7 @@ def _any_address() -> tvm.transform.Pass:
     return apply
 
 
-def _scalar_loops() -> tvm.transform.Pass:
+def keep_loops_scalar(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Loops over lanes that all store to one place, such as those of a tile of one column, are no loops of vectors.
 
     TVM's vectorizer visits an intrinsic of scalars twice, and takes no `let` in it a second time.
@@ -68,13 +68,10 @@ def _scalar_loops() -> tvm.transform.Pass:
             return loop
         return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
 
-    def visit(function: tirx.PrimFunc, mod: object, ctx: object) -> tirx.PrimFunc:
-        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, scalar)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.ScalarLoops")
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, scalar)))
 
 
-def _scalar_conditions() -> tvm.transform.Pass:
+def take_scalar_conditions(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Selects of vectors by a condition that all lanes share take it as a scalar, as the pass does that guards reads.
 
     What stands in a branch was simplified by its condition, so that it may read beyond its memory where that is false.
@@ -97,10 +94,7 @@ def _scalar_conditions() -> tvm.transform.Pass:
                 return tirx.if_then_else(shared, *((within, b) if kind is tirx.And else (a, within)))
         return x
 
-    def visit(function: tirx.PrimFunc, mod: object, ctx: object) -> tirx.PrimFunc:
-        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Select, select)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.ScalarConditions")
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Select, select)))
 
 
 #: The first half, up to StorageRewrite, which decides what shares memory: blocks are gone, buffers are flat and no
@@ -122,18 +116,18 @@ LOOPS: tuple[KernelPass, ...] = (
     KernelPass("annotate-irregular-loops", _S.AnnotateIrregularLoop),
     KernelPass("pipeline-loops", _S.InjectSoftwarePipeline),
     KernelPass("lower-blocks", _S.LowerOpaqueBlock, _SCHEDULES_ONLY),
-    KernelPass("leave-out-padding", rows_of_padding.leave_out),
-    KernelPass("cut-loops", cut_loops.cut, "a size beyond the extents is no size of this call"),
+    KernelPass("leave-out-padding", rewriting(rows_of_padding.leave_out_padding)),
+    KernelPass("cut-loops", rewriting(cut_loops.cut_loops), "a size beyond the extents is no size of this call"),
     KernelPass("flatten-buffers", _T.FlattenBuffer, "LLVM reads memory by one index"),
     KernelPass("compute-bf16-in-float32", _T.BF16ComputeLegalize, _NOT_IN_LLVM),
-    KernelPass("insert-prefetches", prefetches.insert),
+    KernelPass("insert-prefetches", rewriting(prefetches.insert_prefetches)),
     KernelPass("narrow-indices", lambda: _T.NarrowDataType(32)),
     KernelPass("partition-loops", _S.LoopPartition),
-    KernelPass("keep-loops-scalar", _scalar_loops, "the vectorizer takes no such loop"),
+    KernelPass("keep-loops-scalar", rewriting(keep_loops_scalar), "the vectorizer takes no such loop"),
     KernelPass("vectorize-loops", lambda: _T.VectorizeLoop(True), _NOT_IN_LLVM),
-    KernelPass("round-in-one", bfloat16.round_in_one),
-    KernelPass("bring-dots", bfloat16.bring_dots, "dot products of bfloat16 are functions that it brings"),
-    KernelPass("multiply-quotients", quotients.multiply_quotients),
+    KernelPass("round-in-one", rewriting(bfloat16.round_in_one)),
+    KernelPass("bring-dots", rewriting(bfloat16.bring_dots), "dot products of bfloat16 are functions that it brings"),
+    KernelPass("multiply-quotients", rewriting(quotients.multiply_quotients)),
     KernelPass("share-storage", _T.StorageRewrite, "it gives buffers of vectors their types"),
 )
 
@@ -144,7 +138,9 @@ CODE: tuple[KernelPass, ...] = (
     KernelPass("renormalize-splits", _S.RenormalizeSplitPattern),
     KernelPass("simplify-statements", _T.StmtSimplify),
     KernelPass("remove-no-ops", _T.RemoveNoOp),
-    KernelPass("take-scalar-conditions", _scalar_conditions, "no select of vectors is guarded otherwise"),
+    KernelPass(
+        "take-scalar-conditions", rewriting(take_scalar_conditions), "no select of vectors is guarded otherwise"
+    ),
     KernelPass("guard-selects", _S.RewriteUnsafeSelect, "a select reads both sides, one of them beyond its memory"),
     KernelPass("eliminate-common-expressions", _T.CommonSubexprElim),
     KernelPass("compute-fp8-in-float", _T.FP8ComputeLegalize, _NOT_IN_LLVM),
@@ -153,7 +149,7 @@ CODE: tuple[KernelPass, ...] = (
     KernelPass("split-host-device", _T.SplitHostDevice, _CALLED),
     KernelPass("make-packed-interface", _T.MakePackedAPI, _CALLED),
     KernelPass("store-fp8-as-bytes", _T.FP8StorageLegalize, _NOT_IN_LLVM),
-    KernelPass("broadcast-bits", bfloat16.broadcast_bits, _NOT_IN_LLVM),
+    KernelPass("broadcast-bits", rewriting(bfloat16.broadcast_bits), _NOT_IN_LLVM),
     KernelPass("store-bf16-as-words", _T.BF16StorageLegalize, _NOT_IN_LLVM),
     KernelPass("lower-builtins", _T.LowerTVMBuiltin, _NOT_IN_LLVM),
     KernelPass("lower-intrinsics", _T.LowerIntrin, _NOT_IN_LLVM),

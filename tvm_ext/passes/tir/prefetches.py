@@ -26,23 +26,19 @@ _NON_TEMPORAL = 0
 _PASSED_BY = "znver5"
 
 
-def insert() -> tvm.transform.Pass:
-    """A pass on kernels whose buffers are flat; a kernel without annotations is left as it is."""
+def insert_prefetches(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel whose buffers are flat, with prefetches; one without annotations is left as it is."""
+    passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else INTO_L2
 
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else INTO_L2
+    def shared(tiles: tirx.For) -> tirx.For:
+        if SHARED_BY not in tiles.annotations:
+            return tiles
+        share = tiles.loop_var if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
+        lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
+        return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
-        def shared(tiles: tirx.For) -> tirx.For:
-            if SHARED_BY not in tiles.annotations:
-                return tiles
-            share = tiles.loop_var if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
-            lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
-            return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
-
-        body = tvm_ffi.structural_map(function.body, (tirx.For, shared))
-        return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.InsertPrefetches")
+    body = tvm_ffi.structural_map(function.body, (tirx.For, shared))
+    return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
 
 
 def _mcpu(function: tirx.PrimFunc) -> str:

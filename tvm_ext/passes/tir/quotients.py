@@ -33,21 +33,17 @@ _VECTORS = (1, 4, 8, 16, 32, 64)
 _ERROR = 2.0**-21
 
 
-def multiply_quotients() -> tvm.transform.Pass:
+def multiply_quotients(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Quantizations' quotients become products, where the CPU multiplies and adds at once; they are rounded and
     converted in one, and stay int32 where they are dequantized at once.
 
     What is divided has to be limited, min(max(x, least), most), to what 8 bits hold, as
     :mod:`...ops.scalars.functions` writes it.
     """
-
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        has_fma = functools.cache(lambda: codegen.target_has_features("fma", function.attrs["target"]))
-        body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
-        converted = functools.partial(_converted, has_fma=has_fma)
-        return function.with_body(tvm_ffi.structural_map(body, (tirx.Cast, converted)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.MultiplyQuotients")
+    has_fma = functools.cache(lambda: codegen.target_has_features("fma", function.attrs["target"]))
+    body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
+    converted = functools.partial(_converted, has_fma=has_fma)
+    return function.with_body(tvm_ffi.structural_map(body, (tirx.Cast, converted)))
 
 
 def _kept_wide(cast: tirx.Cast) -> Any:

@@ -7,7 +7,6 @@ for ri in ...:  # ("pad", 1, 8)                     if max(row) >= 1 and min(row
 
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.expr import TensorLoad
@@ -19,13 +18,9 @@ from ...schedules.blocked.problem import ROWS_INSIDE
 _ROW = 2
 
 
-def leave_out() -> tvm.transform.Pass:
-    """A pass on kernels without blocks whose buffers are not flat; a kernel without annotations is left as it is."""
-
-    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, _conditional)))
-
-    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.LeaveOutRowsOfPadding")
+def leave_out_padding(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel without blocks whose buffers are not flat, cut so; one without annotations is left as it is."""
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, _conditional)))
 
 
 def _conditional(loop: tirx.For) -> Any:

@@ -1,7 +1,5 @@
 """Arguments of kernels: random values, packed into the layouts that a candidate reads, weights cold as in a model."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any

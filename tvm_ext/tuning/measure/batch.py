@@ -3,8 +3,6 @@
 Each candidate gets exactly one Measurement. One that was built by a worker that died over another is built again.
 """
 
-from __future__ import annotations
-
 import math
 import selectors
 from collections import deque

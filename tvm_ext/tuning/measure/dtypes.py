@@ -3,8 +3,6 @@
 numpy calls bfloat16 a void of two bytes: its kind is "V", a file gives it back as such, and DLPack does not know it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

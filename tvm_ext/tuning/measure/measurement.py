@@ -1,7 +1,5 @@
 """What is known of one candidate after it was measured, and what measures it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import statistics

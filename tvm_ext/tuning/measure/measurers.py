@@ -10,8 +10,6 @@ run one after the other while the other workers wait on their pipes (threads of 
 do so some milliseconds after a kernel).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...core.errors import OptionError

@@ -3,8 +3,6 @@
 out[0] = syscall(arch_prctl, ARCH_REQ_XCOMP_PERM, tile data)      0, or minus the number of the error
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@
 {"kind": "module", ...}  an unscheduled TIR function; a candidate is that function scheduled
 """
 
-from __future__ import annotations
-
 import abc
 import itertools
 import math

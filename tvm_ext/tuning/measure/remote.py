@@ -4,8 +4,6 @@ A candidate is built and linked here, sent to whichever server under the key is 
 back to be compared here. Each run has a connection of its own, which the server ends when it takes too long.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import socket

@@ -1,7 +1,5 @@
 """A temporary folder that does not outlive its process for long: what a killed one leaves, the next one removes."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import shutil

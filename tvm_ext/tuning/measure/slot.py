@@ -1,7 +1,5 @@
 """A place for a worker: its process, what it does now, and what it has built; a dead process is replaced."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping

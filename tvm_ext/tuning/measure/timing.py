@@ -1,7 +1,5 @@
 """Timing a kernel in a process that has the machine to itself."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Sequence

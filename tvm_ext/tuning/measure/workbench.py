@@ -1,7 +1,5 @@
 """What a worker does with a task: computes the reference, builds candidates, checks and times them."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@
 the description is of no use) and "detail", that of a run also "costs", "check" and "discarded".
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -6,8 +6,6 @@ object itself needs none of them, nor do the rules for CPUs that are used here (
 The log goes to a file: MetaSchedule prints every module it cannot build, and clears the output of notebooks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import random

@@ -1,7 +1,5 @@
 """MetaSchedule's XGBoost cost model, bounded, and trained with the records of earlier sessions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of a model that have designs, as `schedule-kernels` finds them: packed, with epilogues, equal ones once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ the runner has the pool do the rest. Each result goes into the database as soon 
 is killed loses none: `AddToDatabase`, TVM's own callback for it, would add a whole batch at its end.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence

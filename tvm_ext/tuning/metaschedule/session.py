@@ -1,7 +1,5 @@
 """One session: contexts of all kernels over one database, one cost model and one measurer; and what it tells."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """MetaSchedule's evolutionary search; it says whose candidates it picked, and picks none that was measured before."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

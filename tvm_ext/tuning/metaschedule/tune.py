@@ -1,7 +1,5 @@
 """Tuning kernels by MetaSchedule: its task scheduler, evolutionary search, cost model and database, over our pool."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Choices of one knob: a sequence that is listed when it is first looked at, equal choices once."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -8,8 +8,6 @@ The names and attributes are AutoTVM's; `apply` works on a `tvm.s_tir.Schedule` 
     if cfg["layout"].val == "packed": ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ Policies and the order of choices are those of AutoTVM (`tvm.autotvm.task.space`
 GPUs is left out.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

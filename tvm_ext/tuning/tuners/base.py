@@ -1,7 +1,5 @@
 """What a tuner is: it proposes configurations and is told what they took."""
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """What every other tuner has to beat: every legal point in the order of the space, and legal points by chance."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ...core.recipe import Config

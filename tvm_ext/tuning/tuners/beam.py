@@ -6,8 +6,6 @@ start (the default)
   -> after the last knob again from the first, until a round brings nothing better; then from another start
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Rows of numbers that the cost model learns from: a task's features, and its analytic estimate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

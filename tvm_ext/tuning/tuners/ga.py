@@ -1,7 +1,5 @@
 """A genetic algorithm: the fastest points are the parents of the next ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

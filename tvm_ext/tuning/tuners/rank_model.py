@@ -4,8 +4,6 @@ Which of two configurations is faster is all that a search asks, and unlike seco
 at once: pairs are formed within a task only. T. Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

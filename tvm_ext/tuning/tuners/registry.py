@@ -1,7 +1,5 @@
 """The tuners by name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

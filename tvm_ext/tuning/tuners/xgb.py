@@ -1,7 +1,5 @@
 """The tuner of choice: a learnt cost model ranks the points that simulated annealing visits; the best are measured."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

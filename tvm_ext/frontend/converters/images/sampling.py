@@ -1,7 +1,5 @@
 """Values read between elements, at places that are computed: GridSample, RoiAlign."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@
 Loops over what is in a share then end at its end. No share is larger than at the bound, so that buffers are not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -8,8 +8,6 @@ All rows are one loop: LLVM unrolls each loop of a nest, with a loop for what is
 written: of what is read there only images are computed that nobody reads.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Sequence

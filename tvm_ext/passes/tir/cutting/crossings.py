@@ -6,8 +6,6 @@
 Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A tile in two rows is the first one's.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@
 An index that stays inside its buffer whatever is read, such as at[i] % rows, needs no guard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ An iteration is needed if it stores what is inside the extents of a parameter, o
 buffer of the kernel. What is called needed may be more than is, and never less.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

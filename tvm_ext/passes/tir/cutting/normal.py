@@ -6,8 +6,6 @@
 The second is shared out anew when it is known how much of m is needed (:mod:`.shares`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

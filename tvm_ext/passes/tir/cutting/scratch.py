@@ -5,8 +5,6 @@
 No iteration then depends on another one: what of them is needed, and which thread does it, is free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -10,8 +10,6 @@ stand around, and the rest alone divides evenly enough, it is the rest that is s
 it has in other kernels, whose columns it does all.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Rebuilding statements: loops with other bodies, variables with expressions in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
 t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is read or written of it likewise
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
