@@ -150,15 +150,24 @@ def lower_all(
     clock = clock or Clock()
     source = read_model(model)
     clock.lap("start")
-    graph = frozen_source(source, options.freeze).proto.graph
-    named = options.named(free_shapes(graph, dict(options.shapes)))
-    for option, asked in (("dims", options.dims), ("specialize", options.specialize)):
-        check_names(option, asked, [symbol.name for symbol in named.symbols], source.name)
+    named = with_symbols(frozen_source(source, options.freeze), options)
     if not named.symbols:
         one = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
     with source.sharing() as shared:
         return _programs_of(shared, options, named, machine, clock, instruments)
+
+
+def with_symbols(source: Source, options: CompileOptions) -> CompileOptions:
+    """The options with a symbol for each dimension that neither a model nor its `shapes` fixes.
+
+    Raises:
+        OptionError: `dims` or `specialize` names no dimension of the model.
+    """
+    named = options.named(free_shapes(source.proto.graph, dict(options.shapes)))
+    for option, sizes in (("dims", options.dims), ("specialize", options.specialize)):
+        check_names(option, sizes, [symbol.name for symbol in named.symbols], source.name)
+    return named
 
 
 def _programs_of(

@@ -18,14 +18,13 @@ from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
-from ..core.settings.shapes import check_names
 from ..core.settings.states import Axes, growing_axes
-from ..driver.lower import Clock, Lowered, run_pipeline, start
+from ..driver.lower import Clock, Lowered, run_pipeline, start, with_symbols
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
 from ..frontend.importer import Imported
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
-from ..frontend.reading.shapes import free_shapes, input_specs
+from ..frontend.reading.shapes import input_specs
 from ..runtime.files import make_folder
 from ..runtime.table import Column, Table
 from .constants import Tensors
@@ -228,13 +227,11 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
     machine, snapshots = machine_for(chosen), Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
-    graph = frozen_source(source, chosen.freeze).proto.graph
-    bound = chosen.named(free_shapes(graph, dict(chosen.shapes)))
-    for option, asked in (("dims", chosen.dims), ("specialize", chosen.specialize)):
-        check_names(option, asked, [symbol.name for symbol in bound.symbols], source.name)
+    frozen = frozen_source(source, chosen.freeze)
+    bound = with_symbols(frozen, chosen)
     grows: Axes = frozenset()
     if bound.symbols:
-        grows = growing_axes(input_specs(graph, dict(bound.shapes), source.name))
+        grows = growing_axes(input_specs(frozen.proto.graph, dict(bound.shapes), source.name))
         if bound.symbol is not None and not chosen.specialize:
             wrong = f"a model of any batch {bound.symbol} becomes one program a size, and stages are of one program"
             raise UnsupportedError(wrong, fix=f"name a size: specialize={{{bound.symbol!r}: ({bound.sizes[-1]},)}}")

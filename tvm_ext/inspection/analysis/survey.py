@@ -9,11 +9,11 @@ from typing import Any
 
 from ...core.errors import ModelError, UnsupportedError
 from ...core.options import CompileOptions
-from ...core.settings.shapes import check_names
+from ...driver.lower import with_symbols
 from ...frontend.checks.checker import Checked, check_model
 from ...frontend.reading.freezing import frozen_source
 from ...frontend.reading.reader import Source
-from ...frontend.reading.shapes import Dim, dims_of, free_shapes, input_specs, text_of
+from ...frontend.reading.shapes import Dim, dims_of, input_specs, text_of
 from ...frontend.surveyor import Refused, Surveyor
 from ...frontend.trace import Trace
 
@@ -68,10 +68,7 @@ def _stated(source: Source, options: CompileOptions) -> dict[str, Any]:
     Raises:
         OptionError: these name no dimension of the model.
     """
-    graph, sizes = source.proto.graph, options.stated_sizes
-    named = options.named(free_shapes(graph, dict(options.shapes)))
-    for option, asked in (("dims", options.dims), ("specialize", options.specialize)):
-        check_names(option, asked, [symbol.name for symbol in named.symbols], source.name)
+    sizes, named = options.stated_sizes, with_symbols(source, options)
     bound = dict(named.at(sizes).shapes)
     before = dict(named.shapes)
     stated = {name for name, dims in before.items() if sizes.keys() & {*dims}}
