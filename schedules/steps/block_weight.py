@@ -82,7 +82,7 @@ class BlockMatch(Match):
     @property
     def weight_bytes(self) -> int:
         """Of codes, scales and points in memory, of all weights."""
-        others = sum(one.weight_bytes for _, one in self.beside)
+        others = sum(other.weight_bytes for _, other in self.beside)
         each = 4 * self.words + self._bytes(self.scales) + (self._bytes(self.points) if self.points else 0)
         return others + self.groups * self.side * self.lanes * self.blocks * each
 
@@ -97,12 +97,12 @@ class BlockMatch(Match):
     def layouts(self) -> Layouts:
         """The same for all kernels, so that all of them read one array."""
         own: dict[Any, Layout] = {}
-        for one in (self, *(other for _, other in self.beside)):
-            own[one.codes.var] = PackedCodes.make(one.says.bits, one.lanes, one.side)
-            for param in (one.scales, one.points):
+        for match_ in (self, *(other for _, other in self.beside)):
+            own[match_.codes.var] = PackedCodes.make(match_.says.bits, match_.lanes, match_.side)
+            for param in (match_.scales, match_.points):
                 if param is not None:
-                    widened = param.dtype == "float16" and not one.halves
-                    own[param.var] = PackedScales.make(one.lanes, one.side, widened)
+                    widened = param.dtype == "float16" and not match_.halves
+                    own[param.var] = PackedScales.make(match_.lanes, match_.side, widened)
         return Layouts.plain(self.group, own)
 
     def code(self, word: Any, number: Any) -> Any:

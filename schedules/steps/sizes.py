@@ -36,8 +36,8 @@ def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Calla
     sizes = symbols_of(group) if group is not None else []
     sch = UncheckedSchedule(with_params(function, [*function.params, *sizes]) if sizes else function)
     schedule(sch)
-    made = sch.mod["main"].without_attr("global_symbol")
-    return with_params(made, made.params[: len(function.params)])
+    scheduled = sch.mod["main"].without_attr("global_symbol")
+    return with_params(scheduled, scheduled.params[: len(function.params)])
 
 
 def symbols_of(group: Group) -> list[Any]:

@@ -224,25 +224,25 @@ def _sized_specs(
     specs = input_specs(source.proto.graph, dict(named.shapes), source.name)
     dimensions = dimensions_of(specs, () if named.by_rows else named.symbols)
     known = [spec for spec in specs if spec.name in inputs]
-    found = named_sizes(known, [np.shape(inputs[spec.name]) for spec in known], dimensions) if dimensions else {}
-    if sizes is not None and found:
-        raise OptionError(f"sizes={sizes!r}, and the inputs have {sizes_text(found)}", fix="leave the sizes out")
+    own = named_sizes(known, [np.shape(inputs[spec.name]) for spec in known], dimensions) if dimensions else {}
+    if sizes is not None and own:
+        raise OptionError(f"sizes={sizes!r}, and the inputs have {sizes_text(own)}", fix="leave the sizes out")
     batches = [n for n in named.sizes if named.sizes != DEFAULT_SIZES or n <= DEFAULT_BATCH[1]]
-    largest = {one.name: max(batches) if named.by_rows else one.most for one in dimensions}
-    at = checked_sizes(dimensions, {**largest, **found} if sizes is None else sizes)
+    largest = {dimension.name: max(batches) if named.by_rows else dimension.most for dimension in dimensions}
+    at = checked_sizes(dimensions, {**largest, **own} if sizes is None else sizes)
     return [spec.sized(at) for spec in specs], at
 
 
-def _inputs(specs: Sequence[TensorSpec], given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+def _inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     """The given inputs, and seeded ones for the rest."""
     known = {spec.name: spec for spec in specs}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name not in known:
             raise InputError(f"inputs: the model has no input {name!r}", fix=f"the model takes {sorted(known)}")
-        spec, found = known[name], (array.shape, str(array.dtype))
-        if found != (spec.shape, spec.dtype):
-            raise InputError(f"input {name!r}: {found[1]} {found[0]}, where {spec.dtype} {spec.shape} is needed")
-    return {**seeded_inputs((spec for spec in specs if spec.name not in given), seed), **given}
+        spec, kind = known[name], (array.shape, str(array.dtype))
+        if kind != (spec.shape, spec.dtype):
+            raise InputError(f"input {name!r}: {kind[1]} {kind[0]}, where {spec.dtype} {spec.shape} is needed")
+    return {**seeded_inputs((spec for spec in specs if spec.name not in arrays), seed), **arrays}
 
 
 def _stored(model: Any, source: Source, folder: pathlib.Path) -> str:

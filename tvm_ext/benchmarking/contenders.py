@@ -123,8 +123,8 @@ def prepare_torch(model: str, threads: int, options: dict[str, Any]) -> Prepared
 
     def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
         with torch.inference_mode():
-            found = module(*(torch.from_numpy(inputs[name]) for name in takes))
-        values = [found] if isinstance(found, torch.Tensor) else list(found)
+            result = module(*(torch.from_numpy(inputs[name]) for name in takes))
+        values = [result] if isinstance(result, torch.Tensor) else list(result)
         return {name: value.numpy() for name, value in zip(gives, values, strict=True)}
 
     return Prepared(call, f"torch {torch.__version__}, compile", {})

@@ -56,14 +56,14 @@ def load_warning(cores: int) -> str:
 
 def noise_warnings(ratios: dict[str, list[float]], calibration: Sequence[float]) -> list[str]:
     """What to say about the rounds: which ratios scatter, and whether the machine's own speed did."""
-    found = [
+    warnings = [
         f"too noisy to tell: the ratio to {name} scatters by {100 * spread(values):.0f} % between rounds"
         for name, values in ratios.items()
         if spread(values) > RATIO_SPREAD
     ]
     if spread(calibration) > CALIBRATION_SPREAD:
-        found.append(
+        warnings.append(
             f"the machine's own speed changed by {100 * spread(calibration):.0f} % between rounds: "
             "other work is running on it, or its clock is throttled"
         )
-    return found
+    return warnings

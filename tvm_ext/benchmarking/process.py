@@ -183,8 +183,8 @@ class Worker(WorkerProcess):
 def environment(threads: int) -> dict[str, str]:
     """The environment of a worker: the same threads for every runtime, and this very copy of the library."""
     root = str(pathlib.Path(__file__).resolve().parents[2])
-    found = os.environ.get("PYTHONPATH")
-    return {**_threads(threads), "PYTHONPATH": root + (os.pathsep + found if found else "")}
+    path = os.environ.get("PYTHONPATH")
+    return {**_threads(threads), "PYTHONPATH": root + (os.pathsep + path if path else "")}
 
 
 def foreign_environment(threads: int, folder: str) -> dict[str, str]:
@@ -202,12 +202,12 @@ def runnable(python: str) -> str:
     Raises:
         OptionError: there is no such program.
     """
-    found = shutil.which(os.path.expanduser(python))
-    if found is None:
+    executable = shutil.which(os.path.expanduser(python))
+    if executable is None:
         raise OptionError(
             f"python={python!r}: no program that can be run", fix="give the path of a Python's executable"
         )
-    return found
+    return executable
 
 
 def _threads(threads: int) -> dict[str, str]:

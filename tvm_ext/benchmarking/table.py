@@ -44,7 +44,7 @@ class BenchmarkRow:
         """min, median and interquartile range over all samples, in seconds; empty without a time."""
         if not self.ok:
             return {}
-        samples = [s for one in self.rounds for s in one]
+        samples = [s for round_ in self.rounds for s in round_]
         low, middle, high = quartiles(samples)
         return {"min": min(samples), "median": middle, "iqr": high - low}
 

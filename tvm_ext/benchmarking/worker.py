@@ -64,8 +64,8 @@ def _serve(requests: TextIO, answers: TextIO) -> None:
             answer = {"samples": sample(functools.partial(call, inputs), float(asked["seconds"]))}
         else:
             asked = message["paused"]
-            found = paused(functools.partial(call, inputs), int(asked["calls"]), float(asked["pause"]))
-            answer = dict(zip(("samples", "cpu", "work"), found, strict=True))
+            figures = paused(functools.partial(call, inputs), int(asked["calls"]), float(asked["pause"]))
+            answer = dict(zip(("samples", "cpu", "work"), figures, strict=True))
         _answer(answers, answer)
 
 

@@ -111,11 +111,11 @@ class Group:
     @functools.cached_property
     def _chains(self) -> Mapping[relax.Var, tuple[Call, ...]]:
         """Variable -> the decodes that make it of a stored tensor."""
-        found: dict[relax.Var, tuple[Call, ...]] = {}
+        chains: dict[relax.Var, tuple[Call, ...]] = {}
         for binding in self.bindings:
-            if (chain := chain_of(binding.value, found)) is not None:
-                found[binding.var] = chain
-        return found
+            if (chain := chain_of(binding.value, chains)) is not None:
+                chains[binding.var] = chain
+        return chains
 
     def _read_by_anchor(self) -> list[tuple[Call, ...]]:
         """The decodes of operands of the anchor."""
@@ -128,13 +128,13 @@ class Group:
         that reads: all operations of a group without an anchor."""
         if self.anchor_var is None:
             return tuple(self.bindings)
-        found: list[relax.VarBinding] = []
+        bindings: list[relax.VarBinding] = []
         needed = {self.result}
         for binding in reversed(self.bindings):
             if binding.var in needed and op_name(binding.value) != self.anchor:
-                found.insert(0, binding)
+                bindings.insert(0, binding)
                 needed.update(a for a in binding.value.args if isinstance(a, relax.Var))
-        return tuple(found)
+        return tuple(bindings)
 
     @functools.cached_property
     def epilogue(self) -> tuple[str, ...]:

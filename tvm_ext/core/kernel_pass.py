@@ -54,12 +54,12 @@ def run_kernel_passes(
     """A module of kernels after passes, with a report of each: the kernels whose statements it made anew."""
     reports, before = [], _bodies(module)
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        for one in passes:
+        for step in passes:
             start = time.perf_counter()
-            module = one.of(target)(module)
+            module = step.of(target)(module)
             after = _bodies(module)
             fired = (Event(name, "rewritten") for name, body in after.items() if not body.same_as(before.get(name)))
-            reports.append(PassReport(one.name, tuple(fired), (), time.perf_counter() - start))
+            reports.append(PassReport(step.name, tuple(fired), (), time.perf_counter() - start))
             before = after
     return module, reports
 

@@ -226,17 +226,17 @@ class CompileOptions:
         object.__setattr__(self, "threads_wait", checked_wait(self.threads_wait))
 
     @classmethod
-    def of(cls, **given: Any) -> CompileOptions:
+    def of(cls, **stated: Any) -> CompileOptions:
         """Build from keywords; an unknown one is an error that suggests the nearest.
 
         Raises:
             OptionError: an unknown name or a bad value.
         """
         names = [f.name for f in fields(cls)]
-        for name in given:
+        for name in stated:
             if name not in names:
                 raise OptionError(f"unknown compile option {name!r}", fix=choose_of(name, "options", names))
-        return cls(**given)
+        return cls(**stated)
 
     @property
     def by_rows(self) -> bool:

@@ -161,8 +161,8 @@ class CompileContext:
         """
         if kind not in self.facts:
             raise PassError(f"no pass has returned {kind.__name__} yet", fix="run the passes before this one, in order")
-        found: Fact = self.facts[kind]
-        return found
+        fact: Fact = self.facts[kind]
+        return fact
 
     def settle(self) -> None:
         """Wait until all constants are packed: at the end of a pipeline, and before a pass reads their values.
@@ -300,11 +300,11 @@ def run_passes(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, *, ow
     Args:
         owners: whether `main` is still a graph of ONNX nodes, so that what vanishes from it is owned by the pass.
     """
-    for one in passes:
-        if one.name in ctx.switches.passes:
+    for step in passes:
+        if step.name in ctx.switches.passes:
             continue
-        mod = one(mod, ctx).mod
+        mod = step(mod, ctx).mod
         if owners and not ctx.beside:
-            ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired, one.role)
-        ctx.instruments.see(one.name, mod, ctx)
+            ctx.ownership.see(step.name, mod, ctx.provenance, ctx.reports[-1].fired, step.role)
+        ctx.instruments.see(step.name, mod, ctx)
     return mod

@@ -168,23 +168,23 @@ class _Lowering:
 
         programs = [self._start(probe) for probe in self._probes]
         self._check_states(programs[0], inputs)
-        imports = [one.mod for one in programs]
+        imports = [program.mod for program in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
-        alignment = Alignment([one.mod for one in programs], self._solver)
+        alignment = Alignment([program.mod for program in programs], self._solver)
         varying = alignment.varying
         lowest = self._proven(imports, alignment)
         if lowest is None:
             return None
-        programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
+        programs = [replace(p, mod=ComputeConstants(varying)(p.mod, p.ctx).mod) for p in programs]
         programs = self._after(pipeline.from_("group-operations"), programs)
-        alignment = Alignment([one.mod for one in programs], self._solver)
+        alignment = Alignment([program.mod for program in programs], self._solver)
         if alignment.varying:
             raise NotAlike("a constant has other values at other sizes", min(alignment.varying)[0])
-        programs[0] = replace(programs[0], mod=annotated(alignment, [one.mod for one in programs]))
+        programs[0] = replace(programs[0], mod=annotated(alignment, [program.mod for program in programs]))
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
-        alignment = Alignment([one.mod for one in programs], self._solver, values=False)
+        alignment = Alignment([program.mod for program in programs], self._solver, values=False)
         self._check_outputs(alignment, lowest.mod)
         lowered = self._bound(programs, alignment)
         if self._tries():
@@ -204,7 +204,7 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         self._symbols = with_windows(self._symbols, alignment.windows)
-        if none := [one for one in self._symbols if one.least > one.most]:
+        if none := [symbol for symbol in self._symbols if symbol.least > symbol.most]:
             raise NotAlike(f"no size of {none[0].name} from {none[0].low} to {none[0].high} is a multiple it takes")
         low, strict = self._start(self._lows), not self._small or self._chooses
         why = unlike(imports, low.mod, self._lows, self._solver, ops=strict)
@@ -343,7 +343,7 @@ class _Lowering:
 
     @staticmethod
     def _after(pipeline: Pipeline, programs: Sequence[Lowered]) -> list[Lowered]:
-        return [replace(one, mod=pipeline.run(one.mod, one.ctx)) for one in programs]
+        return [replace(program, mod=pipeline.run(program.mod, program.ctx)) for program in programs]
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""
@@ -372,8 +372,8 @@ class _Lowering:
         rest = Pipeline.of(self._options).before("lower-rest").after("choose-recipes").without(*_LEFT_OUT)
         others = rest.without("schedule-kernels").replacing(AssignLayouts(interfaces=True))
         return [
-            replace(one, mod=way.run(CopyReshapes(copied)(one.mod, one.ctx).mod, one.ctx))
-            for one, way in zip(programs, [rest, *[others] * (len(programs) - 1)], strict=True)
+            replace(program, mod=way.run(CopyReshapes(copied)(program.mod, program.ctx).mod, program.ctx))
+            for program, way in zip(programs, [rest, *[others] * (len(programs) - 1)], strict=True)
         ]
 
     def _bound(self, programs: Sequence[Lowered], alignment: Alignment) -> Lowered:
@@ -383,7 +383,7 @@ class _Lowering:
         from ..passes.sizes.sized_kernels import SizedKernels
 
         first = programs[0]
-        kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
+        kernels = SizedKernels([p.mod for p in programs], first.ctx, self._sizes, self._solver, alignment.sites)
         mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
         last = Pipeline.of(self._options).before(SCHEDULED).from_("lower-rest")
         return replace(first, mod=last.run(mod, first.ctx))

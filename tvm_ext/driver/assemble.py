@@ -65,7 +65,7 @@ class Assembled:
     def ctx(self) -> CompileContext:
         """Of all programs together: its kernels are those of the module, what it reports the largest program's."""
         largest = self.model.lowered[self.model.largest].ctx
-        kernels = {name: kernel for one in _all(self.model) for name, kernel in _kernels(one).items()}
+        kernels = {name: kernel for program in _all(self.model) for name, kernel in _kernels(program).items()}
         return replace(largest, kernels=kernels)
 
     def metadata(self) -> Metadata:
@@ -98,14 +98,14 @@ class Assembled:
 
     @functools.cached_property
     def _compact(self) -> dict[int, tuple[np.ndarray, Expansion]]:
-        made = {index: layout.compact(value) for index, (value, layout) in sorted(self.origins.items())}
-        return {index: form for index, form in made.items() if form is not None}
+        forms = {index: layout.compact(value) for index, (value, layout) in sorted(self.origins.items())}
+        return {index: form for index, form in forms.items() if form is not None}
 
     def _report(self) -> dict[str, Any]:
         """Facts of the largest program stand at the top; `programs` has those of each, if there are several."""
         largest = self.model.lowered[self.model.largest]
         ctx, ownership, facts_of = largest.ctx, largest.ctx.ownership, self.facts[self.model.largest]
-        said = (w for one in _all(self.model) for w in (*one.imported.warnings, *_left_out(one)))
+        said = (w for item in _all(self.model) for w in (*item.imported.warnings, *_left_out(item)))
         report = {
             "kernels": [k for facts in self.facts for k in facts["kernels"]],
             **{key: value for key, value in facts_of.items() if key not in ("kernels", "batch", "sizes")},
@@ -115,7 +115,7 @@ class Assembled:
             "warnings": list(dict.fromkeys([*said, *self.model.warnings])),
         }
         if ctx.options.freeze:
-            report["frozen"] = [asdict(one) for one in ctx.options.freeze]
+            report["frozen"] = [asdict(item) for item in ctx.options.freeze]
         if (precision := ctx.precision) is not None:
             report["precision"] = precision.as_dict()
         if (plan := ctx.offload) is not None:
@@ -135,7 +135,7 @@ def _left_out(lowered: Lowered) -> list[str]:
 
 def _all(model: Programs) -> list[Lowered]:
     """The programs of a model, and the bodies of their loops."""
-    return [one for lowered in model.lowered for one in lowered.with_bodies()]
+    return [program for lowered in model.lowered for program in lowered.with_bodies()]
 
 
 def assemble(model: Programs) -> Assembled:
@@ -161,13 +161,13 @@ def assemble(model: Programs) -> Assembled:
             bodies.append((body, facts))
         else:
             programs.append((program, facts))
-        live = [one for one in lowered.ctx.offload.regions if one.weight >= 0] if lowered.ctx.offload else []
+        live = [r for r in lowered.ctx.offload.regions if r.weight >= 0] if lowered.ctx.offload else []
         for region in live:
             name, weight = region.name + lowered.tag, indices[region.weight]
             offloads.setdefault(weight, Offload(weight, region.backend, name, region.module))
-    made, facts_of = zip(*programs, strict=True)
+    tables, facts_of = zip(*programs, strict=True)
     return Assembled(
-        model, IRModule(functions), weights.arrays, origins, made, facts_of, tuple(bodies), tuple(offloads.values())
+        model, IRModule(functions), weights.arrays, origins, tables, facts_of, tuple(bodies), tuple(offloads.values())
     )
 
 
@@ -189,7 +189,7 @@ def _renamed(mod: IRModule, lowered: Lowered) -> IRModule:
         if not isinstance(function, relax.Function):
             name = gvar.name_hint + lowered.tag
             new[gvar] = builder.add_func(function.with_attr("global_symbol", name), name)
-    main = tvm_ffi.structural_map(mod["main"], (GlobalVar, lambda found: new.get(found, found)))
+    main = tvm_ffi.structural_map(mod["main"], (GlobalVar, lambda called: new.get(called, called)))
     builder.add_func(main.with_attr("global_symbol", _entry(lowered)), _entry(lowered))
     return builder.get()
 

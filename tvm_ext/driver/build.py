@@ -54,15 +54,15 @@ def build_objects(mod: IRModule, ctx: CompileContext) -> Iterator[VMExecutable]:
 
 def _compiled(mod: IRModule, ctx: CompileContext, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules."""
-    passes = tuple(one for one in CODE if one.name not in ctx.switches.passes)
+    passes = tuple(step for step in CODE if step.name not in ctx.switches.passes)
     if ctx.instruments.watch is not None and all(map(is_lowered, kernels_of(mod).values())):
         mod, passes = TO_CODE.run(mod, ctx), ()  # pass by pass, for whoever watches
     told: list[list[PassReport]] = []
 
     def compile_share(share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int) -> Any:
-        made, reports = _machine_code(share, ctx.machine, scheduled, passes)
+        code, reports = _machine_code(share, ctx.machine, scheduled, passes)
         told.append(reports)
-        return finish(made, index)
+        return finish(code, index)
 
     libraries = on_all_cores(mod, compile_share, ctx.kernels)
     note_reports(ctx, told)

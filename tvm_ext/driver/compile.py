@@ -40,7 +40,7 @@ _YOUNG = 50_000
 
 
 def compile_model(
-    model: Any, options: CompileOptions | None = None, instruments: Instruments = NO_INSTRUMENTS, **given: Any
+    model: Any, options: CompileOptions | None = None, instruments: Instruments = NO_INSTRUMENTS, **fields: Any
 ) -> CompiledModel:
     """Compile an ONNX model for a CPU; see :func:`tvm_ext.compile`.
 
@@ -48,9 +48,9 @@ def compile_model(
         model: a path, the bytes of an ONNX file, or a ModelProto.
         options: the options as one object; or give them by keyword.
         instruments: what looks at the compile, or is switched off in it; with any, the cache is left alone.
-        **given: fields of :class:`CompileOptions`.
+        **fields: fields of :class:`CompileOptions`.
     """
-    options = options or CompileOptions.of(**given)
+    options = options or CompileOptions.of(**fields)
     dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
     with _rare_collections, naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
@@ -89,15 +89,15 @@ def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clo
     if cache is not None:
         versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
         key = cache_key(content.sha256, machine, options, versions)
-        if (found := cache.load(key)) is not None:
-            return found
+        if (cached := cache.load(key)) is not None:
+            return cached
     source = read_model(content)
     del content  # its bytes are as large as the model
     from .assemble import assemble
 
-    made = assemble(lower_all(source, options, machine, clock, instruments))
-    through = None if cache is None else _through_cache(cache, key, made)
-    return through or in_memory(made)
+    assembled = assemble(lower_all(source, options, machine, clock, instruments))
+    through = None if cache is None else _through_cache(cache, key, assembled)
+    return through or in_memory(assembled)
 
 
 def has_no_key(options: CompileOptions) -> bool:
@@ -120,25 +120,27 @@ def source_state() -> str:
     return hashlib.sha256(repr(stats).encode()).hexdigest()
 
 
-def in_memory(made: Assembled) -> CompiledModel:
+def in_memory(assembled: Assembled) -> CompiledModel:
     """The program in this process, linked only if it is exported; for another CPU it can be nothing but exported."""
     from .build import build
 
-    executable = build(made.mod, made.ctx)
-    made.clock.lap("build")
-    with naming(BuildError, lambda: f"{made.source.name}: the program cannot be loaded"):
-        module = None if why_not_here(made.machine.as_dict()) else executable.jit()
-    made.clock.lap("load")
-    compact = made.compact()
-    return CompiledModel(module, together(made.weights), made.metadata(), executable.export_library, lambda: compact)
+    executable = build(assembled.mod, assembled.ctx)
+    assembled.clock.lap("build")
+    with naming(BuildError, lambda: f"{assembled.source.name}: the program cannot be loaded"):
+        module = None if why_not_here(assembled.machine.as_dict()) else executable.jit()
+    assembled.clock.lap("load")
+    compact = assembled.compact()
+    return CompiledModel(
+        module, together(assembled.weights), assembled.metadata(), executable.export_library, lambda: compact
+    )
 
 
-def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | None:
+def _through_cache(cache: Cache, key: str, assembled: Assembled) -> CompiledModel | None:
     """Link, put the artifact into the cache, and load what was linked: a cache hit later is the same machine code.
 
     None if nothing can be linked here: then the program stays in memory.
     """
-    reports = len(made.ctx.reports)
+    reports = len(assembled.ctx.reports)
     with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
         library = Path(folder, "library.so")
         try:
@@ -146,27 +148,27 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
         except ToolError:
             return None
         try:
-            _build_library(made, library)
+            _build_library(assembled, library)
         except ToolError as error:
             warnings.warn(f"the model is compiled in memory, and every time: {error}", CacheWarning, stacklevel=3)
-            del made.ctx.reports[reports:]  # it is built again
+            del assembled.ctx.reports[reports:]  # it is built again
             return None
-        metadata, compact = replace(made.metadata(), expanded=True), made.compact()
-        cache.put(key, lambda path: write_artifact(path, library, made.weights, metadata, compact, sync=False))
+        metadata, compact = replace(assembled.metadata(), expanded=True), assembled.compact()
+        cache.put(key, lambda path: write_artifact(path, library, assembled.weights, metadata, compact, sync=False))
         code = memoryview(library.read_bytes())
-    module, weights = load_library(code, made.source.name), together(made.weights)
+    module, weights = load_library(code, assembled.source.name), together(assembled.weights)
     return CompiledModel(
         module, weights, metadata, lambda file: write_library(code, file), lambda: compact, needs_linker=False
     )
 
 
-def _build_library(made: Assembled, library: Path) -> None:
+def _build_library(assembled: Assembled, library: Path) -> None:
     from .build import build_objects
 
-    with build_objects(made.mod, made.ctx) as executable:
-        made.clock.lap("build")
+    with build_objects(assembled.mod, assembled.ctx) as executable:
+        assembled.clock.lap("build")
         _link(executable, library)
-    made.clock.lap("link")
+    assembled.clock.lap("link")
 
 
 def _link(executable: VMExecutable, library: Path) -> None:

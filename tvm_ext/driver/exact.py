@@ -46,8 +46,8 @@ def lower_with_exact(
     beside = _Beside(source, options, machine, clock, instruments, general, stored)
     exact = [beside.lowered(sizes) for sizes in _asked(options, general.symbols)]
     empty, warnings = beside.empty([name for name, (low, _) in options.dims if low == 0])
-    nothing = {name for one in empty for name in one.fixed}
-    symbols = tuple(replace(one, low=0) if one.name in nothing else one for one in general.symbols)
+    nothing = {name for item in empty for name in item.fixed}
+    symbols = tuple(replace(item, low=0) if item.name in nothing else item for item in general.symbols)
     return replace(general, lowered=(*general.lowered, *exact, *empty), symbols=symbols, warnings=warnings)
 
 
@@ -90,19 +90,19 @@ class _Beside:
             UnsupportedError: there is none, or its outputs have other shapes than the program of any size says.
         """
         shapes = tuple((spec.name, spec.shape) for spec in self.general.inputs)
-        bounds = tuple((one.name, (one.low, one.high)) for one in self.general.symbols)
+        bounds = tuple((programs.name, (programs.low, programs.high)) for programs in self.general.symbols)
         own = replace(self.options, shapes=shapes, dims=bounds).at(fixed)
         try:
-            one = self._programs(own, fixed)
+            programs = self._programs(own, fixed)
         except (UnsupportedError, ModelError) as error:
             raise UnsupportedError(f"with {sizes_text(fixed)}: {error.message}", fix=error.fix) from error
-        lowered = one.lowered[0]
+        lowered = programs.lowered[0]
         for end in ("low", "high"):
-            sizes = {**fixed, **{symbol.name: getattr(symbol, end) for symbol in one.symbols}}
-            if why := _unlike(one.outputs, self.general.outputs, sizes):
+            sizes = {**fixed, **{symbol.name: getattr(symbol, end) for symbol in programs.symbols}}
+            if why := _unlike(programs.outputs, self.general.outputs, sizes):
                 raise UnsupportedError(f"{self.source.name}: with {sizes_text(sizes)}: {why}")
         self.stored.add(lowered.ctx)
-        return replace(lowered, fixed=dict(fixed), symbols=one.symbols)
+        return replace(lowered, fixed=dict(fixed), symbols=programs.symbols)
 
     def _planned(self, fixed: Mapping[str, int]) -> dict[str, int]:
         """The sizes to plan free symbols at, so that a state which grows has the memory that it has in the program of
@@ -114,10 +114,10 @@ class _Beside:
         planned = {symbol.name: symbol.bound for symbol in first.symbols}
         grown: dict[str, int] = {}
         for output, number in first.ctx.states:
-            made, taken = self.general.outputs[output], self.general.inputs[number]
-            axis = taken.axis_of_growth(made)
+            grown_spec, taken = self.general.outputs[output], self.general.inputs[number]
+            axis = taken.axis_of_growth(grown_spec)
             if axis is not None and (name := str(taken.shape[axis])) not in fixed:
-                whole, here = (made.sized(sizes).sizes[axis] for sizes in (planned, {**planned, **fixed}))
+                whole, here = (grown_spec.sized(sizes).sizes[axis] for sizes in (planned, {**planned, **fixed}))
                 grown[name] = planned[name] + whole - here
         return {**{name: size for name, size in planned.items() if name not in fixed}, **grown} if grown else {}
 
@@ -125,7 +125,7 @@ class _Beside:
         how, grows = (self.machine, self.clock, self.instruments), growing_axes(self.general.inputs)
         if own.symbols:
             return lower_any_size(self.source, own, *how, self.stored, grows, self._planned(fixed))
-        least = self.general.least if fixed == {one.name: one.low for one in self.general.symbols} else None
+        least = self.general.least if fixed == {symbol.name: symbol.low for symbol in self.general.symbols} else None
         begun = run_pipeline(start(self.source, own, *how, imported=least, grows=grows), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
@@ -146,7 +146,7 @@ class _Beside:
         if len(names) > _MOST_EMPTY:
             fix = f"state 1 as the smallest size of some: each set of them has a program, of at most {_MOST_EMPTY}"
             raise OptionError(f"dims: {len(names)} dimensions have a smallest size of 0: {', '.join(names)}", fix=fix)
-        least = {one.name: one.low <= one.multiple for one in self.general.symbols}
+        least = {item.name: item.low <= item.multiple for item in self.general.symbols}
         able = [name for name in names if least[name]]
         warnings = [f"dims: {name} cannot be 0: nor can it be other small sizes" for name in names if not least[name]]
         programs: dict[tuple[str, ...], Lowered] = {}
@@ -159,7 +159,7 @@ class _Beside:
                 except UnsupportedError as error:
                     able.remove(chosen[-1])
                     warnings.append(f"dims: {chosen[-1]} cannot be 0: {error.message[:300]}")
-        kept = (one for chosen, one in programs.items() if {*chosen} <= {*able})
+        kept = (item for chosen, item in programs.items() if {*chosen} <= {*able})
         return tuple(kept), tuple(warnings)
 
 

@@ -34,5 +34,5 @@ def _without_lets(store: tirx.BufferStore) -> Any:
     value = tvm_ffi.structural_map(store.value, (tirx.Let, unbind))
     if not bound:
         return store
-    stores = [tirx.BufferStore(store.buffer, one, store.indices) for one in (*bound, value) if one.ty == value.ty]
+    stores = [tirx.BufferStore(store.buffer, x, store.indices) for x in (*bound, value) if x.ty == value.ty]
     return tirx.SeqStmt(stores) if len(stores) > 1 else stores[0]  # TVM refuses a sequence of one statement

@@ -24,13 +24,13 @@ def kernel_figures(lowered: Lowered) -> dict[str, dict[str, Any]]:
     cannot count), those of what a back end runs are two a multiply-add. Bytes are those of arguments and results as
     they lie in memory, each once; of a table that rows are taken of, only the rows.
     """
-    found: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for binding in main_bindings(lowered.mod):
         if op_name(binding.value) == "relax.call_tir":
             name = binding.value.args[0].name_hint
-            if name not in found:
-                found[name] = _figures(binding.value, lowered.ctx.kernels[name], lowered.mod)
-    return found
+            if name not in figures:
+                figures[name] = _figures(binding.value, lowered.ctx.kernels[name], lowered.mod)
+    return figures
 
 
 def _figures(call: Any, kernel: Kernel, mod: IRModule) -> dict[str, Any]:

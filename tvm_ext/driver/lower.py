@@ -152,8 +152,8 @@ def lower_all(
     clock.lap("start")
     named = with_symbols(frozen_source(source, options.freeze), options)
     if not named.symbols:
-        one = run_pipeline(start(source, options, machine, clock, instruments))
-        return Programs(one.imported.inputs, one.imported.outputs, (one,))
+        lowered = run_pipeline(start(source, options, machine, clock, instruments))
+        return Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))
     with source.sharing() as shared:
         return _programs_of(shared, options, named, machine, clock, instruments)
 
@@ -228,7 +228,7 @@ def lower_sizes(
         start(source, options.bound(n) if n else options, machine, clock, instruments, n, sensitivity)
         for n in options.sizes or (0,)
     )
-    return tuple(run_pipeline(one, until) for one in begun)
+    return tuple(run_pipeline(program, until) for program in begun)
 
 
 def start(
@@ -286,7 +286,7 @@ def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED, last: str 
     passes = Pipeline.of(ctx.options).before(until)
     mod = (passes.through(last) if last else passes).run(begun.mod, ctx)
     begun.clock.lap("passes")
-    bodies = tuple(run_pipeline(_body(begun, name, one), until, last) for name, one in begun.imported.bodies.items())
+    bodies = tuple(run_pipeline(_body(begun, name, body), until, last) for name, body in begun.imported.bodies.items())
     return replace(begun, mod=mod, bodies=bodies)
 
 
@@ -316,10 +316,10 @@ def _row_wise_outputs(
     first, second, *_ = (n for n in _PROBES if n not in stated)
     imported, modules = [], []
     for size in (first, second):
-        one = _imported(source, options, size, _fix(inputs))
-        ctx = CompileContext(machine, options.bound(size), one.provenance)
-        folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), one.mod, ctx)
-        imported.append(one)
+        import_ = _imported(source, options, size, _fix(inputs))
+        ctx = CompileContext(machine, options.bound(size), import_.provenance)
+        folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), import_.mod, ctx)
+        imported.append(import_)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
     pair = Pair((modules[0], modules[1]), (first, second))
     check_row_wise(pair, imported[0].provenance, source.name, _fix(inputs))
@@ -340,23 +340,23 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
 
     wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
     try:
-        found = import_model(source, options.bound(size))
+        imported = import_model(source, options.bound(size))
     except (ModelError, UnsupportedError) as error:
         raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
-    if found.regions:
-        node = found.regions[0].nodes[0]
-        wrong += f"node {node!r} runs in {found.regions[0].backend}, of which nobody knows that it works row by row"
+    if imported.regions:
+        node = imported.regions[0].nodes[0]
+        wrong += f"node {node!r} runs in {imported.regions[0].backend}, of which nobody knows that it works row by row"
         raise UnsupportedError(wrong, fix=fix)
-    return found
+    return imported
 
 
-def _symbolic(one: TensorSpec, other: TensorSpec, size: int, symbol: str) -> TensorSpec:
+def _symbolic(first: TensorSpec, other: TensorSpec, size: int, symbol: str) -> TensorSpec:
     """The spec of an output from those for two sizes of the batch."""
 
     def dim(a: int, b: int) -> int | str:
         return a if a == b else symbol if a == size else f"{a // size}*{symbol}"
 
-    return TensorSpec(one.name, tuple(map(dim, one.sizes, other.sizes)), one.dtype)
+    return TensorSpec(first.name, tuple(map(dim, first.sizes, other.sizes)), first.dtype)
 
 
 def _check_outputs(made: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:

@@ -106,7 +106,7 @@ def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solv
     """Whether integers at the smallest sizes are those that follow from others, where any expression is known."""
     own, shapes = arrays[0], {array.shape for array in arrays[1:]}
     if len(shapes) > 1 and (patterns := patterns_of(arrays[1:])) is not None:
-        numbers = [solver.solve(values) for values in zip(*(one.numbers for one in patterns), strict=True)]
+        numbers = [solver.solve(values) for values in zip(*(pattern.numbers for pattern in patterns), strict=True)]
         solved = tuple(evaluate(expr, lows) for expr in numbers if expr is not None)
         rule = replace(patterns[0], numbers=solved)
         return len(solved) < len(numbers) or np.array_equal(rule.array(own.shape, str(own.dtype)), own)

@@ -68,8 +68,8 @@ def code_of(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, kind: str) -
 
     def text(name: str) -> str:
         module = compile_kernels({name: kernels[name]}, machine, scheduled=is_scheduled(kernels[name]))
-        found = str(module.inspect_source(KINDS[kind]))
-        return own_assembly(found) if kind == "asm" else _own_llvm(found)
+        source = str(module.inspect_source(KINDS[kind]))
+        return own_assembly(source) if kind == "asm" else _own_llvm(source)
 
     with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
         return dict(zip(kernels, pool.map(text, kernels), strict=True))
@@ -77,7 +77,7 @@ def code_of(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, kind: str) -
 
 def functions_of(assembly: str) -> dict[str, str]:
     """Symbol -> its lines, the constants that it reads before them; of text that :func:`machine_code` gave."""
-    return {found[1]: part.rstrip("\n") + "\n" for part in assembly.split("\n\n") if (found := _SYMBOL.search(part))}
+    return {match[1]: part.rstrip("\n") + "\n" for part in assembly.split("\n\n") if (match := _SYMBOL.search(part))}
 
 
 def own_assembly(module: str) -> str:
@@ -89,6 +89,6 @@ def own_assembly(module: str) -> str:
 def _own_llvm(module: str) -> str:
     """The kernel's functions and constants of the LLVM IR of its module."""
     text = _LLVM_NOISE.sub("", module)
-    functions = [found[0] for found in _DEFINED.finditer(text) if found[1] not in _ADDED]
+    functions = [match[0] for match in _DEFINED.finditer(text) if match[1] not in _ADDED]
     constants = "".join(_CONSTANT.findall(text))
     return "\n".join([*([constants] if constants else []), *functions])

@@ -44,10 +44,10 @@ def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
     batches = {shape[0] for _, shape in options.shapes if shape}
     yield list(options.symbols)
     for step in _STEPS:
-        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
+        coarse = [symbol.name for symbol in options.symbols if symbol.name not in batches and symbol.high >= 3 * step]
         if not coarse:
             return
-        yield [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
+        yield [replace(symbol, multiple=step if symbol.name in coarse else 1) for symbol in options.symbols]
 
 
 def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol, ...]:
@@ -62,7 +62,7 @@ def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol
         tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
         unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
-        while apart and size in {one.bound for one in out}:
+        while apart and size in {other.bound for other in out}:
             size += unit
         out.append(replace(symbol, bound=size))
     return tuple(out)

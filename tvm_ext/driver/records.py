@@ -89,8 +89,8 @@ def record_at(place: str) -> Record:
     Raises:
         OptionError: the file cannot be read, or that line is no record.
     """
-    path, found, number = place.rpartition(":")
-    if not (found and path and number.isdecimal()):
+    path, colon, number = place.rpartition(":")
+    if not (colon and path and number.isdecimal()):
         raise OptionError(f"record {place!r}: FILE:LINE is needed")
     line = next((line for line in lines_of(path) if line.number == int(number)), None)
     if line is None or not isinstance(line.found, Record):
@@ -121,8 +121,8 @@ def fingerprint_of(options: CompileOptions, machine: Machine) -> str:
 
 
 def _paths(options: CompileOptions) -> list[Path]:
-    given = () if options.records in (None, "auto") else options.records or ()
-    return [Path(path).expanduser() for path in given]
+    paths = () if options.records in (None, "auto") else options.records or ()
+    return [Path(path).expanduser() for path in paths]
 
 
 @functools.lru_cache(maxsize=8)
@@ -137,8 +137,8 @@ def _state(path: Path) -> tuple[int, int]:
         OptionError: there is no such file.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         fix = "give the path of a log, or records=None for the defaults"
         raise OptionError(f"records {str(path)!r} cannot be read: {error.strerror}", fix=fix) from error
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

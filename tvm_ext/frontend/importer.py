@@ -70,7 +70,7 @@ class Imported:
         ctx.ownership.see("import", self.mod, self.provenance)
         if self.regions:
             ctx.offload = OffloadPlan.of_regions(self.regions)
-            ctx.kernels |= {one.kernel: Kernel(one.kernel, f"{OFFLOAD}{one.backend}") for one in self.regions}
+            ctx.kernels |= {r.kernel: Kernel(r.kernel, f"{OFFLOAD}{r.backend}") for r in self.regions}
 
 
 def import_model(source: Source, options: CompileOptions, growth: Growth | None = None) -> Imported:

@@ -246,7 +246,7 @@ def _keep_states_of_one_size(begun: Lowered) -> None:
     outputs, inputs = begun.imported.outputs, begun.imported.inputs
     pairs = begun.ctx.states
     begun.ctx.states = tuple(pair for pair in pairs if outputs[pair[0]].shape == inputs[pair[1]].shape)
-    kept = tuple((outputs[one].name, inputs[other].name) for one, other in begun.ctx.states)
+    kept = tuple((outputs[output].name, inputs[other].name) for output, other in begun.ctx.states)
     begun.ctx.options = replace(begun.ctx.options, state=kept)
 
 

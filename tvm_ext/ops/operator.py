@@ -183,6 +183,6 @@ def imported(function: Callable[..., Any] | str | None, package: str = "") -> Ca
         assert function is not None
         return function
     module, _, name = function.partition(":")
-    found = importlib.import_module(module if "." in module else f"{package}.{module}")
-    made: Callable[..., Any] = getattr(found, name)
-    return made
+    loaded = importlib.import_module(module if "." in module else f"{package}.{module}")
+    composed: Callable[..., Any] = getattr(loaded, name)
+    return composed

@@ -81,7 +81,7 @@ class Recurrence:
         return recurrence(
             *(operands[role] for role in self.operands),
             kind=self.kind, operands=list(self.operands), backwards=list(self.backwards),
-            activations=[list(one) for direction in self.activations for one in direction],
+            activations=[list(activation) for direction in self.activations for activation in direction],
             limit=[] if self.limit is None else [self.limit], reset_behind=self.reset_behind, coupled=self.coupled,
             quantized=self.quantized, sequence=self.sequence, finals=self.finals,
         )  # fmt: skip

@@ -82,9 +82,9 @@ def not_over(attribute: str) -> Rule:
     """It mixes the axes of an attribute (all of them if that is None), and no others."""
 
     def rule(site: Site) -> str | None:
-        given = site.attribute(attribute)
+        stated = site.attribute(attribute)
         rows, rank = site.first, len(site.first.shape)
-        axes = range(rank) if given is None else [a % rank for a in ([given] if isinstance(given, int) else given)]
+        axes = range(rank) if stated is None else [a % rank for a in ([stated] if isinstance(stated, int) else stated)]
         if rows.axis in axes:
             return f"it works over axis {rows.axis}, on which the rows lie"
         same = {(cut.from_right, len(cut.shape)) for cut in site.operands if cut is not None}

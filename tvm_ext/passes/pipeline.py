@@ -133,10 +133,10 @@ class Phase:
 
     def run(self, mod: IRModule, ctx: CompileContext) -> IRModule:
         """The module after the passes that are on; kernels are shared among all cores."""
-        of_kernels = [one for one in self.passes if isinstance(one, KernelPass)]
+        of_kernels = [step for step in self.passes if isinstance(step, KernelPass)]
         if of_kernels:
             return run_on_kernels(of_kernels, mod, ctx)
-        return run_passes((one for one in self.passes if isinstance(one, Pass)), mod, ctx, owners=self.owners)
+        return run_passes((step for step in self.passes if isinstance(step, Pass)), mod, ctx, owners=self.owners)
 
 
 @dataclass(frozen=True)
@@ -160,39 +160,39 @@ class Pipeline:
     @property
     def passes(self) -> tuple[Pass | KernelPass, ...]:
         """All passes, in order."""
-        return tuple(one for phase in self.phases for one in phase.passes)
+        return tuple(step for phase in self.phases for step in phase.passes)
 
     def before(self, end: type[Pass] | str) -> Pipeline:
         """What is before a phase, or before the first pass of a class or name; all if there is none."""
-        every = [(phase.name, one) for phase in self.phases for one in phase.passes]
-        found = (at for at, (name, one) in enumerate(every) if end in (name, one.name, one.__class__))
-        return self._part(0, next(found, len(every)))
+        every = [(phase.name, step) for phase in self.phases for step in phase.passes]
+        places = (at for at, (name, step) in enumerate(every) if end in (name, step.name, step.__class__))
+        return self._part(0, next(places, len(every)))
 
     def through(self, name: str) -> Pipeline:
         """What is up to the last pass of a name, with it; nothing if there is none."""
         every = self.passes
-        return self._part(0, max((at for at, one in enumerate(every, start=1) if one.name == name), default=0))
+        return self._part(0, max((at for at, step in enumerate(every, start=1) if step.name == name), default=0))
 
     def after(self, name: str) -> Pipeline:
         """What is behind the last pass of a name; all if there is none."""
-        last = max((at for at, one in enumerate(self.passes) if one.name == name), default=-1)
+        last = max((at for at, step in enumerate(self.passes) if step.name == name), default=-1)
         return self._part(last + 1, len(self.passes))
 
     def from_(self, name: str) -> Pipeline:
         """The first pass of a name, and what is behind it; nothing if there is none."""
         every = self.passes
-        return self._part(next((at for at, one in enumerate(every) if one.name == name), len(every)), len(every))
+        return self._part(next((at for at, step in enumerate(every) if step.name == name), len(every)), len(every))
 
     def without(self, *names: str) -> Pipeline:
         """The pipeline without the passes of these names."""
-        return self._each(lambda one: None if one.name in names else one)
+        return self._each(lambda step: None if step.name in names else step)
 
     def replacing(self, own: Pass) -> Pipeline:
         """The pipeline with a pass in the place of those of its name."""
-        return self._each(lambda one: own if one.name == own.name else one)
+        return self._each(lambda step: own if step.name == own.name else step)
 
     def _each(self, change: Callable[[Pass | KernelPass], Pass | KernelPass | None]) -> Pipeline:
-        kept = (tuple(new for one in phase.passes if (new := change(one)) is not None) for phase in self.phases)
+        kept = (tuple(new for step in phase.passes if (new := change(step)) is not None) for phase in self.phases)
         return Pipeline(tuple(replace(phase, passes=own) for phase, own in zip(self.phases, kept, strict=True)))
 
     def _part(self, first: int, last: int) -> Pipeline:
@@ -233,10 +233,10 @@ def pipeline(offloading: Offloading | None = None) -> Pipeline:
     """
     extra = []
     for entry in entry_points():
-        made = entry.load()()
-        if not isinstance(made, Pass):
-            raise OptionError(f"entry point {entry.value!r} in tvm_ext.passes gives {type(made).__name__}, no Pass")
-        extra.append(made)
+        step = entry.load()()
+        if not isinstance(step, Pass):
+            raise OptionError(f"entry point {entry.value!r} in tvm_ext.passes gives {type(step).__name__}, no Pass")
+        extra.append(step)
     simplify = [p() for p in SIMPLIFY]
     if offloading is not None:
         simplify.insert(SIMPLIFY.index(RecognizeAttention), Offload(offloading))

@@ -75,13 +75,13 @@ class _Graph:
 
     def products(self) -> list[tuple[str, onnx.NodeProto]]:
         """Label and node of each product of float32 operands."""
-        nodes = [one for one in self._checked.nodes if _is_product(one) and all(map(self._is_float32, _operands(one)))]
+        nodes = [n for n in self._checked.nodes if _is_product(n) and all(map(self._is_float32, _operands(n)))]
         return [(self._labels[tuple(node.output)], node) for node in nodes]
 
     def rounded_by(self, node: onnx.NodeProto) -> tuple[str, ...]:
         """Operands of a product, and what comes of its result, if nothing that reads this is sensitive."""
         end = self._end(node.output[0])
-        kept = end in self._outputs or any(not of(one.op_type).passes_rounding for one in self._readers[end])
+        kept = end in self._outputs or any(not of(reader.op_type).passes_rounding for reader in self._readers[end])
         return tuple(dict.fromkeys([*_operands(node), *([] if kept else [end])]))
 
     def _end(self, value: str) -> str:
@@ -115,17 +115,17 @@ class _Graph:
     def with_switches(self, values: Iterable[str], ir_version: int) -> onnx.ModelProto:
         numbers = {value: i for i, value in enumerate(values)}
         rounding = _rounding if self._dtype == "bfloat16" else _cast
-        given = {*self._checked.weights, *(spec.name for spec in self._checked.inputs)}
+        known = {*self._checked.weights, *(spec.name for spec in self._checked.inputs)}
         nodes = [_constant("split", _SPLIT)]
-        nodes += [n for v in numbers if v in given for n in rounding(v, numbers[v])]
+        nodes += [n for v in numbers if v in known for n in rounding(v, numbers[v])]
         for node in self._checked.nodes:
             nodes.append(self._rewired(node, numbers))
             nodes += [n for v in node.output if v in numbers for n in rounding(v, numbers[v])]
         graph = self._checked.graph
         switches = helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.FLOAT, [len(numbers)])
-        made = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
+        switched = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._checked.opsets.items()]
-        return helper.make_model(made, opset_imports=opsets, ir_version=ir_version)
+        return helper.make_model(switched, opset_imports=opsets, ir_version=ir_version)
 
     def _rewired(self, node: onnx.NodeProto, numbers: Mapping[str, int]) -> onnx.NodeProto:
         """A node that reads rounded values; of what stays float32 for others, products do only."""
@@ -136,7 +136,7 @@ class _Graph:
             return node
         copy = type(node)()
         copy.CopyFrom(node)
-        copy.input[:] = [_name(one) if one in wanted else one for one in node.input]
+        copy.input[:] = [_name(operand) if operand in wanted else operand for operand in node.input]
         return copy
 
 

@@ -73,9 +73,9 @@ def compare_layers(
     sums = [_Sums() for _ in pairs]
     for number, sample in enumerate(picked):
         tell("comparing layers", number, len(picked))
-        wanted, found = (session.run(names, sample) for session, names in sides)
-        for one, a, b in zip(sums, wanted, found, strict=True):
-            one.add(np.asarray(a), np.asarray(b))
+        wanted, actual = (session.run(names, sample) for session, names in sides)
+        for total, a, b in zip(sums, wanted, actual, strict=True):
+            total.add(np.asarray(a), np.asarray(b))
     return tuple(
         replace(row, sqnr=sqnr, of_range=error, cosine=cosine)
         for (row, _), (sqnr, error, cosine) in zip(pairs, map(_Sums.metrics, sums), strict=True)
@@ -87,7 +87,7 @@ def _pairs(
 ) -> list[tuple[LayerAccuracy, str]]:
     """A row for each value, with nothing measured yet, and the value's name in the quantized model."""
     makers = {name: node for node in original.graph.node for name in node.output if name}
-    outputs = {one.name for one in original.graph.output}
+    outputs = {output.name for output in original.graph.output}
     kept = {node.name for node in quantized.graph.node}
     rounded = _rounded(quantized)
     pairs = []
@@ -106,20 +106,20 @@ def _pairs(
 
 def _rounded(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
     """Value that QuantizeLinear reads -> what DequantizeLinear makes of it, and the type between."""
-    types = {one.name: one.data_type for one in model.graph.initializer}
-    decoded = {one.input[0]: one.output[0] for one in model.graph.node if one.op_type == "DequantizeLinear"}
-    found: dict[str, tuple[str, str]] = {}
+    types = {item.name: item.data_type for item in model.graph.initializer}
+    decoded = {item.input[0]: item.output[0] for item in model.graph.node if item.op_type == "DequantizeLinear"}
+    rounded: dict[str, tuple[str, str]] = {}
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear" and node.output[0] in decoded:
             kind = onnx.helper.tensor_dtype_to_np_dtype(types[node.input[2]])
-            found.setdefault(node.input[0], (decoded[node.output[0]], np.dtype(kind).name))
-    return found
+            rounded.setdefault(node.input[0], (decoded[node.output[0]], np.dtype(kind).name))
+    return rounded
 
 
 def _session(model: onnx.ModelProto, names: list[str]) -> tuple[Any, list[str]]:
     copy = type(model)()
     copy.CopyFrom(model)
-    there = {one.name for one in copy.graph.output}
+    there = {output.name for output in copy.graph.output}
     for name in dict.fromkeys(names):
         if name not in there:
             copy.graph.output.add().name = name
@@ -133,10 +133,10 @@ class _Sums:
         self.signal = self.noise = self.other = self.product = self.largest = 0.0
         self.low, self.high = math.inf, -math.inf
 
-    def add(self, wanted: np.ndarray, found: np.ndarray) -> None:
-        if not wanted.size or wanted.shape != found.shape:
+    def add(self, wanted: np.ndarray, actual: np.ndarray) -> None:
+        if not wanted.size or wanted.shape != actual.shape:
             return
-        a, b = wanted.astype(np.float64).ravel(), found.astype(np.float64).ravel()
+        a, b = wanted.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
         error = b - a
         self.signal += float(a @ a)
         self.noise += float(error @ error)

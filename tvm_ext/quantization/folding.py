@@ -46,8 +46,8 @@ def uses_of(graph: onnx.GraphProto) -> Counter[str]:
 
 def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     """Constant nodes, and what only reorders a weight, become initializers; returns how many of the latter."""
-    known = {one.name: one for one in graph.initializer}
-    outputs = {one.name for one in graph.output}
+    known = {item.name: item for item in graph.initializer}
+    outputs = {item.name for item in graph.output}
     kept, computed = [], 0
     for node in graph.node:
         value = None
@@ -57,9 +57,9 @@ def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
             kept.append(node)
             continue
         computed += node.op_type != "Constant"
-        made = graph.initializer.add()
-        made.CopyFrom(numpy_helper.from_array(value, node.output[0]))
-        known[made.name] = made
+        tensor = graph.initializer.add()
+        tensor.CopyFrom(numpy_helper.from_array(value, node.output[0]))
+        known[tensor.name] = tensor
     _set_nodes(graph, kept)
     return computed
 
@@ -84,7 +84,7 @@ def _reorders(row: Operator) -> bool:
 def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:
     makers = {name: node for node in graph.node for name in node.output}
     uses = uses_of(graph)
-    weights = {one.name: one for one in graph.initializer}
+    weights = {tensor.name: tensor for tensor in graph.initializer}
     kept, left, folded = [], [], 0
     for node in graph.node:
         if node.op_type != "BatchNormalization":
@@ -125,12 +125,12 @@ def _fold_one(
     old = of(layer.input[2]) if len(layer.input) > 2 and layer.input[2] else np.zeros_like(mean)
     factor = attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
     bias = (factor * old - mean) * scale + beta
-    made = {"weight": weight * _along_outputs(layer, weight, scale), "bias": np.broadcast_to(bias, mean.shape)}
+    folded = {"weight": weight * _along_outputs(layer, weight, scale), "bias": np.broadcast_to(bias, mean.shape)}
     dtype = numpy_helper.to_array(weights[layer.input[1]]).dtype
     names = []
-    for index, (kind, array) in enumerate(made.items(), start=1):
-        given = layer.input[index] if len(layer.input) > index else ""
-        name = given if given and uses[given] == 1 else f"{layer.name}.{kind}"
+    for index, (kind, array) in enumerate(folded.items(), start=1):
+        operand = layer.input[index] if len(layer.input) > index else ""
+        name = operand if operand and uses[operand] == 1 else f"{layer.name}.{kind}"
         if name not in weights:
             weights[name] = graph.initializer.add()
         weights[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array, dtype), name))

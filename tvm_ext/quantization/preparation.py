@@ -60,34 +60,34 @@ def prepare(model: Any) -> Prepared:
 
 
 def _check_float(proto: onnx.ModelProto, name: str) -> None:
-    found = next((node for node in proto.graph.node if of(node.op_type).int8 == "only"), None)
-    if found is not None:
+    quantized = next((node for node in proto.graph.node if of(node.op_type).int8 == "only"), None)
+    if quantized is not None:
         raise ModelError(
-            f"{name}: quantized already: node {found.name or found.output[0]!r} is {found.op_type}",
+            f"{name}: quantized already: node {quantized.name or quantized.output[0]!r} is {quantized.op_type}",
             fix="compile it as it is, or quantize the float32 model that it was made from",
         )
 
 
 def _upgraded(proto: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, list[str]]:
     """A copy of opset 13 or newer."""
-    opset = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), OPSET)
+    opset = next((opset.version for opset in proto.opset_import if opset.domain in ("", "ai.onnx")), OPSET)
     if opset >= OPSET:
         copy = type(proto)()
         copy.CopyFrom(proto)
         return copy, []
     try:
-        made = onnx.version_converter.convert_version(proto, OPSET)
+        upgraded = onnx.version_converter.convert_version(proto, OPSET)
     except Exception as error:  # the converter is C++, with RuntimeError and worse for whatever it does not know
         raise UnsupportedError(
             f"{name}: opset {opset} has no scales for each channel, and onnx cannot convert it to {OPSET}: {error}",
             fix=f"export the model again with opset {OPSET} or newer",
         ) from error
-    return made, [f"opset {opset} was upgraded to {OPSET}, the first with scales for each channel"]
+    return upgraded, [f"opset {opset} was upgraded to {OPSET}, the first with scales for each channel"]
 
 
 def _weights_are_constants(proto: onnx.ModelProto) -> None:
     """Initializers that are inputs too, as before IR version 4, may be given other values: here they are weights."""
-    weights = {one.name for one in proto.graph.initializer}
+    weights = {tensor.name for tensor in proto.graph.initializer}
     for index in reversed(range(len(proto.graph.input))):
         if proto.graph.input[index].name in weights:
             del proto.graph.input[index]

@@ -100,14 +100,14 @@ def _calibrated(
     settings, notes = _decided(settings)
     types = {node.name: node.op_type for node in prepared.model.graph.node}
     ranges = calibrate(prepared.model, [types[name] for name in chosen], samples, settings, tell)
-    made, warnings = quantized_model(prepared.model, chosen, ranges, settings)
-    layers = compare_layers(prepared.original, made, reasons, samples, tell)
+    quantized, warnings = quantized_model(prepared.model, chosen, ranges, settings)
+    layers = compare_layers(prepared.original, quantized, reasons, samples, tell)
     return QuantizeResult(
-        name=prepared.name, model=made, settings=settings, layers=layers,
+        name=prepared.name, model=quantized, settings=settings, layers=layers,
         left=tuple((name, types[name], why) for name, why in reasons.items() if why), quantized=len(chosen),
         samples=len(samples), compared=min(SAMPLES, len(samples)),
-        notes=(*prepared.notes, *notes, *(f"onnxruntime: {one}" for one in warnings)),
-        size=(prepared.original.ByteSize(), made.ByteSize()),
+        notes=(*prepared.notes, *notes, *(f"onnxruntime: {warning}" for warning in warnings)),
+        size=(prepared.original.ByteSize(), quantized.ByteSize()),
     )  # fmt: skip
 
 

@@ -94,13 +94,14 @@ class QuantizeResult(Shown):
     @property
     def heading(self) -> str:
         """Model and settings, in a line."""
-        one = self.settings
-        if one.weights:
-            return f"{self.name}: weights of {one.weights}, a scale for each {one.block} inputs; float32 activations"
-        how = f"percentile {one.percentile:g}" if one.method == "percentile" else one.method
-        bits = "7" if one.reduce_range else "8"
-        weights = f"{bits}-bit weights, a scale a {'channel' if one.per_channel else 'tensor'}"
-        return f"{self.name}: {one.activations} activations by {how} of {self.samples} samples, {weights}"
+        settings = self.settings
+        if settings.weights:
+            scales = f"a scale for each {settings.block} inputs"
+            return f"{self.name}: weights of {settings.weights}, {scales}; float32 activations"
+        how = f"percentile {settings.percentile:g}" if settings.method == "percentile" else settings.method
+        bits = "7" if settings.reduce_range else "8"
+        weights = f"{bits}-bit weights, a scale a {'channel' if settings.per_channel else 'tensor'}"
+        return f"{self.name}: {settings.activations} activations by {how} of {self.samples} samples, {weights}"
 
     def closing(self) -> list[str]:
         """What no row says: outputs, the worst layers, what is left in float32 and why, notes."""

@@ -24,7 +24,7 @@ def select(model: onnx.ModelProto, settings: QuantizeSettings) -> dict[str, str]
     """
     check_operators(settings.operators)
     check_excluded(model, settings)
-    types, weights = _types(model), {one.name for one in model.graph.initializer}
+    types, weights = _types(model), {tensor.name for tensor in model.graph.initializer}
     bytes_ = {node.input[0] for node in model.graph.node if _is_product(node, weights, settings)}
     reasons = {}
     for node in model.graph.node:
@@ -80,8 +80,8 @@ def _is_product(node: onnx.NodeProto, weights: set[str], settings: QuantizeSetti
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:
     values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
-    found = {one.name: one.type.tensor_type.elem_type for one in values if one.type.HasField("tensor_type")}
-    return found | {one.name: one.data_type for one in model.graph.initializer}
+    types = {item.name: item.type.tensor_type.elem_type for item in values if item.type.HasField("tensor_type")}
+    return types | {item.name: item.data_type for item in model.graph.initializer}
 
 
 def check_excluded(model: onnx.ModelProto, settings: QuantizeSettings) -> None:

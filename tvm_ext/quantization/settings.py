@@ -79,10 +79,10 @@ def known_operators() -> tuple[str, ...]:
     return tuple(sorted({*QDQRegistry, *QLinearOpsRegistry}))
 
 
-def check_operators(given: Sequence[str]) -> None:
+def check_operators(operators: Sequence[str]) -> None:
     """Raises OptionError for an operator that cannot be quantized."""
-    known = known_operators() if given else ()
-    for name in given:
+    known = known_operators() if operators else ()
+    for name in operators:
         if name not in known:
             raise OptionError(
                 f"operators: {name!r} is none that can be quantized",
@@ -90,18 +90,18 @@ def check_operators(given: Sequence[str]) -> None:
             )
 
 
-def _names(option: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        given = (given,)
+def _names(option: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = (value,)
     try:
-        found = tuple(given)
+        names = tuple(value)
     except TypeError:
-        found = (None,)
-    if not all(isinstance(name, str) and name for name in found):
-        raise OptionError(f"{option}={given!r}: a name or several are needed")
-    return found
+        names = (None,)
+    if not all(isinstance(name, str) and name for name in names):
+        raise OptionError(f"{option}={value!r}: a name or several are needed")
+    return names
 
 
-def _choice(option: str, given: Any, choices: tuple[Any, ...]) -> None:
-    if given not in choices:
-        raise OptionError(f"{option}={given!r}: choose one of {', '.join(map(repr, choices))}")
+def _choice(option: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{option}={value!r}: choose one of {', '.join(map(repr, choices))}")

@@ -50,9 +50,9 @@ def calibrate(
             except Exception as error:  # of onnxruntime's, which have no common base but this
                 raise InputError(f"calibration sample {number}: onnxruntime cannot run it: {error}") from error
         tell("choosing ranges", len(samples), len(samples))
-        found = calibrator.compute_data()
-    _check_finite(found)
-    return found
+        ranges = calibrator.compute_data()
+    _check_finite(ranges)
+    return ranges
 
 
 def _calibrator(
@@ -76,10 +76,10 @@ def _calibrator(
         raise UnsupportedError(f"onnxruntime cannot run the model for calibration: {error}") from error
 
 
-def _check_finite(found: Any) -> None:
-    for name, one in found.items():
-        if not all(np.isfinite(np.asarray(bound, np.float64)).all() for bound in one.range_value):
-            low, high = (np.asarray(bound).ravel()[0] for bound in one.range_value)
+def _check_finite(ranges: Any) -> None:
+    for name, data in ranges.items():
+        if not all(np.isfinite(np.asarray(bound, np.float64)).all() for bound in data.range_value):
+            low, high = (np.asarray(bound).ravel()[0] for bound in data.range_value)
             raise InputError(
                 f"calibration: value {name!r} ranges from {low} to {high}, which 8 bits cannot hold",
                 fix="look for samples, or weights, that make infinities or NaN (tvm-ext verify shows them)",
@@ -117,28 +117,28 @@ def quantized_model(
     operators = sorted({node.op_type for node in copy.graph.node if node.name in chosen})
     activations = QuantType.QUInt8 if settings.activations == "uint8" else QuantType.QInt8
     options = {"OpTypesToExcludeOutputQuantization": list(FLOAT_RESULTS), "ForceQuantizeNoInputCheck": True}
-    with _warnings() as found:
+    with _warnings() as warnings:
         quantizer = QDQQuantizer(
             copy, settings.per_channel, bool(settings.reduce_range), QuantType.QInt8, activations, ranges, nodes, [],
             operators, options,
         )  # fmt: skip
         quantizer.quantize_model()
         quantizer.model.topological_sort()  # conversions of inputs come last else
-    return quantizer.model.model, list(dict.fromkeys(found))
+    return quantizer.model.model, list(dict.fromkeys(warnings))
 
 
 @contextlib.contextmanager
 def _warnings() -> Iterator[list[str]]:
     """Warnings go to the root logger, which would make itself a handler that writes to stderr for good."""
-    found: list[str] = []
+    messages: list[str] = []
 
     class Keeper(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
+            messages.append(record.getMessage())
 
     root, keeper = logging.getLogger(), Keeper(logging.WARNING)
     root.addHandler(keeper)
     try:
-        yield found
+        yield messages
     finally:
         root.removeHandler(keeper)

@@ -98,7 +98,7 @@ def write_artifact(
     small = compact or {}
     stored = [small.get(i, weight) for i, weight in enumerate(weights)]
     if metadata.expanded:
-        stored = [*weights, *(small[one.weight] for one in metadata.compact)]
+        stored = [*weights, *(small[form.weight] for form in metadata.compact)]
     _check_weights(stored, metadata.stored())
     text = metadata.to_json().encode()
     size = library.stat().st_size
@@ -143,12 +143,12 @@ def _write(out: _Hashing, layout: _Layout, library: Path, weights: Arrays, text:
 
 
 def _check_weights(weights: Arrays, specs: Sequence[TensorSpec]) -> None:
-    given = [(tuple(w.shape), w.dtype) for w in weights]
+    actual = [(tuple(w.shape), w.dtype) for w in weights]
     wanted = [(spec.shape, spec.numpy_dtype) for spec in specs]
-    if given != wanted:
-        wrong = next((i for i, pair in enumerate(zip(given, wanted, strict=False)) if pair[0] != pair[1]), None)
+    if actual != wanted:
+        wrong = next((i for i, pair in enumerate(zip(actual, wanted, strict=False)) if pair[0] != pair[1]), None)
         where = f"weight {specs[wrong].name!r} is not {specs[wrong]}" if wrong is not None else "another number"
-        raise ArtifactError(f"{len(given)} weights do not fit the metadata's {len(wanted)}: {where}")
+        raise ArtifactError(f"{len(actual)} weights do not fit the metadata's {len(wanted)}: {where}")
 
 
 # ------------------------------------------------------------------------------------------------ reading
@@ -305,13 +305,13 @@ def _weights(stored: Arrays, metadata: Metadata) -> tuple[tuple[np.ndarray, ...]
     """The weights as kernels read them, and the compact forms among the stored arrays."""
     count = len(metadata.weights)
     if metadata.expanded:
-        return tuple(stored[:count]), {one.weight: a for one, a in zip(metadata.compact, stored[count:], strict=True)}
-    weights, compact = list(stored), {one.weight: stored[one.weight] for one in metadata.compact}
+        return tuple(stored[:count]), {form.weight: a for form, a in zip(metadata.compact, stored[count:], strict=True)}
+    weights, compact = list(stored), {form.weight: stored[form.weight] for form in metadata.compact}
     buffer = mapped_empty(sum(_padded(metadata.weights[i].nbytes) for i in compact))
     start = 0
-    for one in metadata.compact:
-        spec = metadata.weights[one.weight]
-        weights[one.weight] = _array(buffer, start, spec)
-        one.expansion.into(compact[one.weight], weights[one.weight])
+    for form in metadata.compact:
+        spec = metadata.weights[form.weight]
+        weights[form.weight] = _array(buffer, start, spec)
+        form.expansion.into(compact[form.weight], weights[form.weight])
         start += _padded(spec.nbytes)
     return tuple(weights), compact

@@ -62,7 +62,7 @@ def check_consistency(metadata: Metadata) -> None:
     if not metadata.programs:
         raise ArtifactError("metadata field 'programs' is empty")
     for key in ("inputs", "outputs", "bodies"):
-        _check_unique(key, (one.name for one in getattr(metadata, key)))
+        _check_unique(key, (item.name for item in getattr(metadata, key)))
     _check_unique("programs", (program.function for program in metadata.programs))
     if not 1 <= metadata.threads <= _MOST_THREADS:
         raise ArtifactError(f"metadata field 'threads' is {metadata.threads!r:.300}; 1 to {_MOST_THREADS} can be")
@@ -126,23 +126,23 @@ def _check_weights(metadata: Metadata) -> None:
     """See that programs, regions and stored forms are of weights that there are."""
     programs = (*metadata.programs, *(body.program for body in metadata.bodies))
     used = {"programs": [i for program in programs for i in program.weights]}
-    used["offloads"] = [one.weight for one in metadata.offloads]
-    used["compact"] = [one.weight for one in metadata.compact]
+    used["offloads"] = [item.weight for item in metadata.offloads]
+    used["compact"] = [item.weight for item in metadata.compact]
     for key, weights in used.items():
         if wrong := [i for i in weights if not 0 <= i < len(metadata.weights)]:
             raise ArtifactError(f"metadata field {key!r} has weights {wrong!r:.300} of {len(metadata.weights)}")
     if falling := [pair for pair in itertools.pairwise(used["compact"]) if pair[0] >= pair[1]]:
         raise ArtifactError(f"metadata field 'compact' has weights {falling!r:.300}, which do not ascend")
-    for one in metadata.compact:
-        _check_expansion(one, metadata.weights[one.weight])
+    for item in metadata.compact:
+        _check_expansion(item, metadata.weights[item.weight])
 
 
 def _check_symbols(metadata: Metadata) -> None:
     names = [symbol.name for symbol in metadata.symbols]
-    for one in (*metadata.symbols, *(symbol for program in metadata.programs for symbol in program.symbols)):
-        ascending = 0 <= one.low <= one.high <= one.bound < 1 << 31
-        if not one.name.isidentifier() or not ascending or min(one.high, one.multiple) < 1:
-            raise ArtifactError(f"metadata field 'symbols' has {one!r:.300}: 0 <= low <= high <= bound is needed")
+    for sized in (*metadata.symbols, *(symbol for program in metadata.programs for symbol in program.symbols)):
+        ascending = 0 <= sized.low <= sized.high <= sized.bound < 1 << 31
+        if not sized.name.isidentifier() or not ascending or min(sized.high, sized.multiple) < 1:
+            raise ArtifactError(f"metadata field 'symbols' has {sized!r:.300}: 0 <= low <= high <= bound is needed")
     for program in metadata.programs:
         _check_sizes(program, metadata.symbols)
     if not names:
@@ -208,11 +208,11 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
         if output not in outputs or taken not in inputs:
             wrong = f"pairs {output!r:.300} with {taken!r:.300}: no such output or input"
             raise ArtifactError(f"metadata field 'state' {wrong}")
-        one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
+        made_spec, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
         sized = bool(metadata.symbols) and other.batch_axis is not None
-        alike = (one.shape, one.dtype) == (other.shape, other.dtype) and not sized
-        if not alike and not _grows(one, other, metadata.symbols):
-            wrong = f"{output!r:.300} is {one!s:.300}, and {taken!r:.300} is {other!s:.300}"
+        alike = (made_spec.shape, made_spec.dtype) == (other.shape, other.dtype) and not sized
+        if not alike and not _grows(made_spec, other, metadata.symbols):
+            wrong = f"{output!r:.300} is {made_spec!s:.300}, and {taken!r:.300} is {other!s:.300}"
             raise ArtifactError(f"metadata field 'state': {wrong}")
     if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
         raise ArtifactError("metadata field 'state' has a name twice")
@@ -252,16 +252,16 @@ def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: froze
         raise ArtifactError(f"{where} updates {program.updates!r:.300}, which are no states that it writes, each once")
 
 
-def _check_expansion(one: Compact, weight: TensorSpec) -> None:
-    lines, (taps, *more) = one.expansion.matrix, (*one.shape, 0)
-    square = len(one.shape) >= 2 and more[0] == taps and min(one.shape) >= 0
+def _check_expansion(compact: Compact, weight: TensorSpec) -> None:
+    lines, (taps, *more) = compact.expansion.matrix, (*compact.shape, 0)
+    square = len(compact.shape) >= 2 and more[0] == taps and min(compact.shape) >= 0
     if not square or not lines or any(len(line) != taps for line in lines):
-        raise ArtifactError(f"metadata field 'compact': a matrix of {one.shape[:2]!r:.300} columns is needed")
+        raise ArtifactError(f"metadata field 'compact': a matrix of {compact.shape[:2]!r:.300} columns is needed")
     matrix = np.array(lines)
     rows, columns = matrix.shape
     used = np.isfinite(matrix).all() and matrix.any(axis=1).all()
     if not used or columns < 1 or rows < columns or rows**2 > _MOST_EXPANSION * columns**2:
         wrong = f"a matrix of {matrix.shape} expands no weight"
-        raise ArtifactError(f"metadata field 'compact', weight {one.weight}: {wrong}")
-    if math.prod(weight.sizes) != one.count:
+        raise ArtifactError(f"metadata field 'compact', weight {compact.weight}: {wrong}")
+    if math.prod(weight.sizes) != compact.count:
         raise ArtifactError(f"metadata field 'compact': it expands to more or fewer values than {weight!s:.300}")

@@ -94,14 +94,14 @@ def connect(
     if not offloads:
         return
     _register_trampoline()
-    for one, (address, program) in zip(offloads, programs, strict=True):
-        driver = own.get(one.backend) or driver_named(one.backend, one.module)
+    for offload, (address, program) in zip(offloads, programs, strict=True):
+        driver = own.get(offload.backend) or driver_named(offload.backend, offload.module)
         try:
             runner = driver(program.tobytes())
         except Exception as error:
-            wrong = f"back end {one.backend!r} does not take its program of region {one.region}: {error}"
+            wrong = f"back end {offload.backend!r} does not take its program of region {offload.region}: {error}"
             raise ArtifactError(wrong) from error
-        _runners[address] = (f"back end {one.backend!r}, region {one.region}", runner)
+        _runners[address] = (f"back end {offload.backend!r}, region {offload.region}", runner)
         weakref.finalize(owner, _runners.pop, address, None)
 
 

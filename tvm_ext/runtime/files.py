@@ -13,11 +13,11 @@ from ..core.errors import ToolError, TvmExtError
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def path_of(given: Any, kind: type[TvmExtError], what: str) -> str:
+def path_of(value: Any, kind: type[TvmExtError], what: str) -> str:
     """A path as text.
 
     Args:
-        given: by a user.
+        value: by a user.
         kind: of the error.
         what: the path is of, for the message.
 
@@ -25,9 +25,9 @@ def path_of(given: Any, kind: type[TvmExtError], what: str) -> str:
         TvmExtError: it is no path that the system takes.
     """
     try:
-        path = os.fspath(given)
+        path = os.fspath(value)
     except TypeError as error:
-        raise kind(f"{what} is a {type(given).__name__}", fix="give a path") from error
+        raise kind(f"{what} is a {type(value).__name__}", fix="give a path") from error
     if not isinstance(path, str) or not path or "\0" in path:
         raise kind(f"{what} is {path[:100]!r}, no path", fix="give a path as text") from None
     return path
@@ -35,8 +35,8 @@ def path_of(given: Any, kind: type[TvmExtError], what: str) -> str:
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """$TVM_EXT_CACHE, else tvm-ext in $XDG_CACHE_HOME, else ~/.cache/tvm-ext."""
-    if given := environ.get("TVM_EXT_CACHE"):
-        return Path(given).expanduser()
+    if stated := environ.get("TVM_EXT_CACHE"):
+        return Path(stated).expanduser()
     base = environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
         base = os.path.expanduser("~/.cache")

@@ -24,6 +24,6 @@ def find_linker() -> str:
                 raise ToolError(f"export needs a linker, and {variable}={command!r} is no program{hint}", fix=fix)
             return command
     for name in LINKERS:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise ToolError(f"export needs a linker; none of {', '.join(LINKERS)} is on PATH", fix=fix)

@@ -62,7 +62,7 @@ class CompiledModel:
         held = Weights(self._arrays)
         functions = {body.name: _function_of(module, metadata, body, held) for body in metadata.bodies}
         own = {control_flow.NAME: functools.partial(control_flow.driver, functions=functions)}
-        connect(metadata.offloads, [held.bytes_of(one.weight) for one in metadata.offloads], self, own)
+        connect(metadata.offloads, [held.bytes_of(offload.weight) for offload in metadata.offloads], self, own)
         self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
         self._dimensions = dimensions_of(inputs, metadata.symbols)
@@ -117,7 +117,7 @@ class CompiledModel:
 
     def offload_programs(self) -> dict[str, bytes]:
         """Region -> its program, as its back end made it."""
-        return {one.region: self._arrays[one.weight].tobytes() for one in self.metadata.offloads}
+        return {offload.region: self._arrays[offload.weight].tobytes() for offload in self.metadata.offloads}
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(f"{t.name}: {t}" for t in side) for side in (self.inputs, self.outputs))

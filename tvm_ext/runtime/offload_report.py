@@ -85,13 +85,13 @@ class OffloadReport:
             OptionError: nothing was to be offloaded.
             ArtifactError: the report is damaged.
         """
-        found = report.get("offload")
-        if found is None:
+        facts = report.get("offload")
+        if facts is None:
             wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
         with reading("offload"):
-            names = [field.name for field in fields(cls) if field.name in found]
-            return read(cls, {**{name: found[name] for name in names}, "model": model})
+            names = [field.name for field in fields(cls) if field.name in facts]
+            return read(cls, {**{name: facts[name] for name in names}, "model": model})
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:
@@ -204,7 +204,7 @@ class OffloadReport:
         for row in self.ops:
             if row.place not in chosen:
                 alike.setdefault((row.op, row.place, re.sub(r"\d+", "0", row.reason)), []).append(row)
-        rows = [(one.op, len(found), one.place, one.reason) for found in alike.values() for one in found[:1]]
+        rows = [(first.op, len(same), first.place, first.reason) for same in alike.values() for first in same[:1]]
         return Table(("operator", "nodes", "place", "reason (of the first)"), rows)
 
     def region_table(self) -> Table:
@@ -214,9 +214,9 @@ class OffloadReport:
             Column("on the CPU", "us", ".1f"), Column("ONNX nodes", page=True),
         )  # fmt: skip
         rows = [
-            (one.name, len(one.composites), len(one.nodes), one.program_bytes / 1e3, _micros(one.seconds),
-             _micros(one.host_seconds), ", ".join(one.nodes))
-            for one in self.regions
+            (r.name, len(r.composites), len(r.nodes), r.program_bytes / 1e3, _micros(r.seconds),
+             _micros(r.host_seconds), ", ".join(r.nodes))
+            for r in self.regions
         ]  # fmt: skip
         return Table(columns, rows)
 

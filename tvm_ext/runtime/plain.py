@@ -42,8 +42,8 @@ def read(kind: type[T], value: Any) -> T:
     Raises:
         TypeError, ValueError, OverflowError: it is none of that type; says what is needed.
     """
-    found: T = _read(kind, value)
-    return found
+    result: T = _read(kind, value)
+    return result
 
 
 @contextlib.contextmanager

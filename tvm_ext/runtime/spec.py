@@ -85,7 +85,7 @@ class Metadata:
         """
         able = [program for program in self.programs if program.takes(sizes)]
         if not able:
-            wrong = [(one, one.why_not(sizes[one.name])) for one in self.programs[0].symbols]
+            wrong = [(sized, sized.why_not(sizes[sized.name])) for sized in self.programs[0].symbols]
             symbol, why = next((pair for pair in wrong if pair[1]), (self.symbols[0], ""))
             raise InputError(f"sizes {dict(sizes)}: {why or 'no program'}", fix=symbol.fix_for(sizes[symbol.name]))
         return max(able, key=lambda program: len(program.fixed))
@@ -93,8 +93,8 @@ class Metadata:
     def stored(self) -> tuple[TensorSpec, ...]:
         """The arrays in an artifact, in order."""
         small = {
-            one.weight: TensorSpec(f"compact{one.weight}", one.shape, self.weights[one.weight].dtype)
-            for one in self.compact
+            form.weight: TensorSpec(f"compact{form.weight}", form.shape, self.weights[form.weight].dtype)
+            for form in self.compact
         }
         if self.expanded:
             return (*self.weights, *small.values())
@@ -125,9 +125,9 @@ class Metadata:
                 stated[key] = read(kind, values.get(key))
             except (TypeError, ValueError, OverflowError) as error:
                 raise ArtifactError(f"metadata field {key!r}: {error}") from error
-        found = cls(**stated)
-        check_consistency(found)
-        return found
+        metadata = cls(**stated)
+        check_consistency(metadata)
+        return metadata
 
 
 def installed_versions() -> dict[str, str]:

@@ -43,7 +43,8 @@ class Caller:
             Function(machine[program.function], program, *metadata.interface(program), weights, memory)
             for program in metadata.programs
         ]
-        self._functions = {program.batch: made for program, made in zip(metadata.programs, functions, strict=True)}
+        pairs = zip(metadata.programs, functions, strict=True)
+        self._functions = {program.batch: function for program, function in pairs}
         self._sized = SizedCalls(metadata, functions) if metadata.symbols else None
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 

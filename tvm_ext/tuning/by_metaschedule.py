@@ -46,11 +46,11 @@ class MetaScheduleRun:
         self, model: Any, name: str, options: CompileOptions, machine: Machine, folder: Path, wanted: Sequence[str]
     ) -> None:
         self._model, self._name, self._options, self._machine, self._folder = model, name, options, machine, folder
-        found = kernels_of(model, options, machine)
-        self._kernels = {k: w for k, w in found.items() if not wanted or any(text in k for text in wanted)}
+        kernels = kernels_of(model, options, machine)
+        self._kernels = {k: w for k, w in kernels.items() if not wanted or any(text in k for text in wanted)}
         if not self._kernels:
-            wrong = f"tasks={list(wanted)}: no kernel has such a name" if found else "no kernel for MetaSchedule"
-            raise OptionError(f"{name}: {wrong}", fix=f"kernels: {', '.join(found)}" if found else "")
+            wrong = f"tasks={list(wanted)}: no kernel has such a name" if kernels else "no kernel for MetaSchedule"
+            raise OptionError(f"{name}: {wrong}", fix=f"kernels: {', '.join(kernels)}" if kernels else "")
 
     def plan(self) -> TuneReport:
         """What would be tuned."""

@@ -60,16 +60,17 @@ class Candidates:
             records: of any machine.
         """
         default = candidate(work.plan.recipe.name, work.plan.config)
-        made = cls(work, default, default)
+        candidates = cls(work, default, default)
         for record in timings.of(work.key):
-            if not why_not(record, machine, made._versions):
-                made.take(record)
+            if not why_not(record, machine, candidates._versions):
+                candidates.take(record)
         verdict = timings.verdict(work.key, machine)
         if verdict is not None and verdict.recipe is not None and verdict.config is not None:
             named = candidate(verdict.recipe, verdict.config)
-            made.best = named if config_text(named) in made.known else default
-        made.add([*made._recorded(records.candidates(work.key, machine, made._versions)), *made._estimated()])
-        return made
+            candidates.best = named if config_text(named) in candidates.known else default
+        recorded = candidates._recorded(records.candidates(work.key, machine, candidates._versions))
+        candidates.add([*recorded, *candidates._estimated()])
+        return candidates
 
     @property
     def _tasks(self) -> dict[str, RecipeTask]:
@@ -91,25 +92,25 @@ class Candidates:
         return [*first, *rest][:FEW]
 
     def _recorded(self, records: Iterable[Record]) -> list[Config]:
-        named = {config_text(one): one for r in records if self._legal(one := candidate(r.recipe, r.config))}
+        named = {config_text(config): config for r in records if self._legal(config := candidate(r.recipe, r.config))}
         return list(named.values())[:RECORDS]
 
-    def _legal(self, one: Config) -> bool:
-        task = self._tasks.get(one["recipe"])
+    def _legal(self, config: Config) -> bool:
+        task = self._tasks.get(config["recipe"])
         try:
-            return task is not None and task.space.index(one["config"]) >= 0 and task.space.legal(one["config"])
+            return task is not None and task.space.index(config["config"]) >= 0 and task.space.legal(config["config"])
         except OptionError:
             return False
 
     def add(self, candidates: Iterable[Config]) -> None:
         """Queue those that are neither queued nor known."""
         old = {*self.known, *map(config_text, [self.default, *self.queue])}
-        self.queue += {config_text(one): one for one in candidates if config_text(one) not in old}.values()
+        self.queue += {config_text(config): config for config in candidates if config_text(config) not in old}.values()
 
-    def adopt(self, one: Config) -> None:
+    def adopt(self, config: Config) -> None:
         """Measure this one first: it is the fastest of a group like this."""
-        if self._legal(one) and config_text(one) not in {*self.known, config_text(self.default)}:
-            self.queue = [one, *(other for other in self.queue if other != one)]
+        if self._legal(config) and config_text(config) not in {*self.known, config_text(self.default)}:
+            self.queue = [config, *(other for other in self.queue if other != config)]
 
     def next(self, count: int) -> list[Config]:
         """What is measured now: the best so far, once more the default that it was faster than, and some of the queue,
@@ -141,8 +142,8 @@ class Candidates:
     def _widen(self) -> None:
         """What differs from the best in one knob comes next, the least estimates first."""
         task, config = self._tasks[self.best["recipe"]], self.best["config"]
-        near = [one for one in task.neighbours(config) if task.prior(one) <= WORTH * task.prior(config)]
-        fresh = [one for one in (candidate(task.recipe, c) for c in near) if config_text(one) not in self.known]
+        near = [other for other in task.neighbours(config) if task.prior(other) <= WORTH * task.prior(config)]
+        fresh = [other for other in (candidate(task.recipe, c) for c in near) if config_text(other) not in self.known]
         self.add(fresh[:NEIGHBOURS])
 
     @property
@@ -157,9 +158,9 @@ class Candidates:
         saved = len(self.work.calls) * (seconds or self.work.plan.cost)
         return saved * 0.5**self.without_progress if self.left else 0.0
 
-    def seconds(self, one: Config) -> float | None:
+    def seconds(self, config: Config) -> float | None:
         """What a candidate was measured to take; None if it has no time."""
-        record = self.known.get(config_text(one))
+        record = self.known.get(config_text(config))
         return seconds_of(record) if record is not None and record.usable else None
 
     def facts(self) -> dict[str, float]:

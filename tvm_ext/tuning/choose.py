@@ -44,7 +44,7 @@ Tell = Callable[[str], None]
 
 def measure_choices(
     model: Any, options: CompileOptions | None = None, measurer: Measurer | None = None,
-    tell: Tell = lambda text: None, **given: Any,
+    tell: Tell = lambda text: None, **fields: Any,
 ) -> None:  # fmt: skip
     """Measure what `choose="measure"` asks for, as far as the timing cache lacks it; a compile then follows the cache.
 
@@ -58,7 +58,7 @@ def measure_choices(
         OptionError: kernels for this target cannot run here.
         ModelError, UnsupportedError: as in a compile.
     """
-    options = options or CompileOptions.of(**given)
+    options = options or CompileOptions.of(**fields)
     machine = machine_for(options)
     if why := why_not_here(machine.as_dict()):
         raise OptionError(f"choose='measure': nothing can be measured here: {why}", fix="choose='estimate'")
@@ -145,7 +145,7 @@ class Choice:
     def _until(self, deadline: float) -> None:
         taken = 0.0
         while (now := time.monotonic()) + taken / 2 < deadline:
-            group = max(self._groups, key=lambda one: one.expected_gain, default=None)
+            group = max(self._groups, key=lambda candidates: candidates.expected_gain, default=None)
             if group is None or not group.left:
                 return
             self._tell(f"measuring {group.work.key.short}, {deadline - now:.0f} s left")
@@ -157,21 +157,18 @@ class Choice:
         if group.kernel in self._siblings:
             group.adopt(self._siblings[group.kernel])
         try:
-            found = self._measurer.measure(GroupTask(group.work.tasks), group.next(BATCH))
-            records = [self._record(group, one) for one in found]
+            measurements = self._measurer.measure(GroupTask(group.work.tasks), group.next(BATCH))
+            records = [self._record(group, measurement) for measurement in measurements]
         except TaskError as error:
             group.reason = error.message
             return
         group.judge(records)
         self._siblings[group.kernel] = group.best
 
-    def _record(self, group: Candidates, one: Measurement) -> Record:
-        recipe, config = one.config["recipe"], one.config["config"]
+    def _record(self, group: Candidates, measurement: Measurement) -> Record:
+        recipe, config = measurement.config["recipe"], measurement.config["config"]
         version = next(task.version for task in group.work.tasks if task.recipe == recipe)
-        record = Record(
-            group.work.key, recipe, version, config, one.costs, one.error, one.detail, one.check, one.discarded,
-            self._fields, self._name, round(time.time(), 6), round(one.seconds, 6),
-        )  # fmt: skip
+        record = measurement.record(group.work.key, recipe, version, config, self._fields, self._name)
         self._log.append(record)
         group.take(record)
         return record

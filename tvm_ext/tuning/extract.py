@@ -52,15 +52,15 @@ def workloads_of(model: Any, options: CompileOptions, machine: Machine) -> list[
     Raises:
         ModelError, UnsupportedError: as in a compile.
     """
-    found: dict[TaskKey, Workload] = {}
+    workloads: dict[TaskKey, Workload] = {}
     for lowered in lower_sizes(read_model(model), options, machine, until=ChooseRecipes):
         calls = _call_sites(lowered.mod, lowered.ctx)
         for gvar, function in iter_groups(lowered.mod):
             work = _workload(Group(gvar.name_hint, function), calls.get(gvar.name_hint, []), lowered.ctx)
             if work is not None:
-                known = found.get(work.key)
-                found[work.key] = replace(known, calls=known.calls + work.calls) if known else work
-    return list(found.values())
+                known = workloads.get(work.key)
+                workloads[work.key] = replace(known, calls=known.calls + work.calls) if known else work
+    return list(workloads.values())
 
 
 def _call_sites(mod: Any, ctx: CompileContext) -> dict[str, list[tuple[str, ...]]]:

@@ -49,58 +49,59 @@ def loop_features(function: tirx.PrimFunc) -> np.ndarray:
     Returns:
         float32, (len(:data:`LOOP_FEATURES`),), of any function; zeros stand for statements and loops it has not.
     """
-    found = statements(function)
-    heaviest = sorted(found, key=lambda one: -one.work)[:_STATEMENTS]
-    rows = [_totals(found), *(_of_statement(one) for one in heaviest)]
+    listed = statements(function)
+    heaviest = sorted(listed, key=lambda statement: -statement.work)[:_STATEMENTS]
+    rows = [_totals(listed), *(_of_statement(statement) for statement in heaviest)]
     values = [value for row in rows for value in row]
     values += [0.0] * (len(LOOP_FEATURES) - len(values))
     return np.array(values, dtype=np.float32)
 
 
-def _totals(found: list[Statement]) -> list[float]:
+def _totals(listed: list[Statement]) -> list[float]:
     loops: dict[int, tuple[str, int]] = {}  # each loop once, with how often its body is entered
-    for one in found:
+    for statement in listed:
         times = 1
-        for loop in one.loops:
+        for loop in statement.loops:
             times *= loop.extent
             loops[loop.var] = (loop.kind, times)
     counts = (
-        len(found), len(loops), sum(one.iterations * sum(one.operations.values()) for one in found),
-        sum(one.iterations * one.accesses[0].item for one in found),
-        sum(one.iterations * sum(access.item for access in one.accesses[1:]) for one in found),
-        sum(one.iterations for one in found if one.guarded),
+        len(listed), len(loops), sum(statement.iterations * sum(statement.operations.values()) for statement in listed),
+        sum(statement.iterations * statement.accesses[0].item for statement in listed),
+        sum(statement.iterations * sum(access.item for access in statement.accesses[1:]) for statement in listed),
+        sum(statement.iterations for statement in listed if statement.guarded),
         sum(times for kind, times in loops.values() if kind == "serial"),
     )  # fmt: skip
     return [_log(count) for count in counts]
 
 
-def _of_statement(one: Statement) -> list[float]:
-    inner = one.loops[::-1]
+def _of_statement(statement: Statement) -> list[float]:
+    inner = statement.loops[::-1]
     extents = {kind: math.prod(loop.extent for loop in inner if loop.kind == kind) for kind in _KINDS}
     levels = range(1, min(_LEVELS, len(inner)) + 1)
     nothing = [0.0] * (_LEVELS - len(levels))
     return [
-        _log(one.iterations), *(_log(one.operations[name]) for name in _OPERATIONS),
+        _log(statement.iterations), *(_log(statement.operations[name]) for name in _OPERATIONS),
         *(_log(extents[kind]) for kind in _KINDS), float(bool(inner) and inner[0].kind == "vec"),
-        float(bool(inner) and inner[0].kind == "unroll"), float(one.guarded), *_strides(one),
+        float(bool(inner) and inner[0].kind == "unroll"), float(statement.guarded), *_strides(statement),
         *(_log(inner[level - 1].extent) for level in levels), *nothing,
-        *(_log(one.touched(level)) for level in levels), *nothing, *_curve(one),
+        *(_log(statement.touched(level)) for level in levels), *nothing, *_curve(statement),
     ]  # fmt: skip
 
 
-def _strides(one: Statement) -> list[float]:
+def _strides(statement: Statement) -> list[float]:
     """Accesses that stand still, go on by one, or jump, from one iteration of the vectorized or innermost loop."""
-    loop = next((loop for loop in one.loops[::-1] if loop.kind == "vec"), one.loops[-1] if one.loops else None)
-    strides = [min(access.stride(loop.var), 2) for access in one.accesses] if loop else []
+    loops = statement.loops
+    loop = next((loop for loop in loops[::-1] if loop.kind == "vec"), loops[-1] if loops else None)
+    strides = [min(access.stride(loop.var), 2) for access in statement.accesses] if loop else []
     return [float(strides.count(stride)) for stride in range(3)]
 
 
-def _curve(one: Statement) -> list[float]:
+def _curve(statement: Statement) -> list[float]:
     """For each size: iterations of the largest nest of inner loops that touches no more bytes."""
-    nests, times = [(1, one.touched(0))], 1
-    for level, loop in enumerate(one.loops[::-1], start=1):
+    nests, times = [(1, statement.touched(0))], 1
+    for level, loop in enumerate(statement.loops[::-1], start=1):
         times *= loop.extent
-        nests.append((times, one.touched(level)))
+        nests.append((times, statement.touched(level)))
     return [_log(max((times for times, touched in nests if touched <= size), default=0)) for size in _SIZES]
 
 

@@ -108,7 +108,7 @@ def task_seconds(
             if turn > 1:  # the rounds before warm up
                 for key, taken in _by_task(clock.spans, tasks[index]).items():
                     samples[index].setdefault(key, []).append(taken)
-    return [{key: statistics.median(taken) for key, taken in found.items()} for found in samples]
+    return [{key: statistics.median(taken) for key, taken in by_task.items()} for by_task in samples]
 
 
 class _KernelClock:
@@ -131,12 +131,12 @@ def _tasks_of_kernels(model: CompiledModel, owners: Mapping[str, TaskKey]) -> di
 
 
 def _by_task(spans: Sequence[tuple[str, float]], tasks: Mapping[str, TaskKey]) -> dict[TaskKey, float]:
-    found: dict[TaskKey, float] = {}
+    seconds: dict[TaskKey, float] = {}
     waiting = 0.0  # of transforms, for the kernel that reads what they write
     for name, taken in spans:
         if name.startswith(layout_transform.NAME):
             waiting += taken
         elif (key := tasks.get(name)) is not None:
-            found[key] = found.get(key, 0.0) + taken + waiting
+            seconds[key] = seconds.get(key, 0.0) + taken + waiting
             waiting = 0.0
-    return found
+    return seconds

@@ -214,11 +214,11 @@ def _latest(lines: Sequence[Line]) -> dict[tuple[TaskKey, str, str], tuple[Verdi
     return {(verdict.task, _machine(verdict, text), verdict.model): (verdict, text) for verdict, text in verdicts}
 
 
-def _machine(found: Record | Verdict, text: str) -> str:
+def _machine(entry: Record | Verdict, text: str) -> str:
     """The machine of a row as text; AutoTVM's rows have a target instead."""
-    if not found.machine and isinstance(found, Record):
+    if not entry.machine and isinstance(entry, Record):
         return str(json.loads(text)["input"][0])
-    return json.dumps([found.machine.get(name) for name in ("isa", "mcpu", "threads", "cpu")])
+    return json.dumps([entry.machine.get(name) for name in ("isa", "mcpu", "threads", "cpu")])
 
 
 def _still_meant(line: Line, sessions: set[str]) -> bool:

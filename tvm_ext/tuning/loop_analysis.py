@@ -113,37 +113,37 @@ def _walk(stmt: Any, loops: tuple[Loop, ...], guarded: bool, bound: dict[int, Wi
         loop = Loop(hash(stmt.loop_var), getattr(stmt.extent, "value", 1), _KINDS.get(int(stmt.kind), "serial"))
         yield from _walk(stmt.body, (*loops, loop), guarded, bound)
     elif kind == "SeqStmt":
-        for one in stmt.seq:
-            yield from _walk(one, loops, guarded, bound)
+        for inner in stmt.seq:
+            yield from _walk(inner, loops, guarded, bound)
     elif kind == "SBlockRealize":
         axes = zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
         inside = {**bound, **{hash(axis.var): _width(value, bound) for axis, value in axes}}
         guarded = guarded or getattr(stmt.predicate, "value", 0) != 1
         yield from _walk(stmt.block.body, loops, guarded, inside)
     elif kind == "IfThenElse":
-        for one in filter(None, (stmt.then_case, stmt.else_case)):
-            yield from _walk(one, loops, True, bound)
+        for inner in filter(None, (stmt.then_case, stmt.else_case)):
+            yield from _walk(inner, loops, True, bound)
     elif kind == "BufferStore":
-        found = Statement(loops, guarded)
-        found.accesses.append(_access(stmt.buffer, stmt.indices, bound))
-        _expression(stmt.value, found, bound)
-        yield found
+        statement = Statement(loops, guarded)
+        statement.accesses.append(_access(stmt.buffer, stmt.indices, bound))
+        _expression(stmt.value, statement, bound)
+        yield statement
     elif hasattr(stmt, "body"):
         yield from _walk(stmt.body, loops, guarded, bound)
 
 
-def _expression(expr: Any, found: Statement, bound: Mapping[int, Width]) -> None:
+def _expression(expr: Any, statement: Statement, bound: Mapping[int, Width]) -> None:
     """Count the arithmetic of an expression and note its loads."""
     kind = type(expr).__name__
     if kind == "TensorLoad":
-        found.accesses.append(_access(expr.source, expr.indices, bound))
+        statement.accesses.append(_access(expr.source, expr.indices, bound))
         return  # the arithmetic of an index is none of the statement's
     operation = _ARITHMETIC.get(kind)
     if operation and "float" in str(getattr(expr, "ty", "")):
         chosen = kind == "Call" and str(getattr(expr.op, "name", "")).endswith(".if_then_else")
-        found.operations["select" if chosen else operation] += 1
+        statement.operations["select" if chosen else operation] += 1
     for operand in _operands(expr):
-        _expression(operand, found, bound)
+        _expression(operand, statement, bound)
 
 
 def _operands(expr: Any) -> Iterator[Any]:

@@ -43,7 +43,7 @@ def known_of(path: Path, tasks: Sequence[Task], machine: Machine) -> Known:
     versions = {task.recipe: task.version for task in tasks}
     by_name = {(task.key, task.recipe): task for task in tasks}
     keys = {task.key for task in tasks}
-    found: dict[tuple[str, str, str, str], Record] = {}
+    records: dict[tuple[str, str, str, str], Record] = {}
     refused: Counter[str] = Counter()
     for record in RecordBook.read([path]).records:
         if record.task not in keys:
@@ -51,8 +51,8 @@ def known_of(path: Path, tasks: Sequence[Task], machine: Machine) -> Known:
         if why := why_not(record, machine, versions) or _not_in_space(record, by_name):
             refused[why] += 1
         else:
-            found[record.task.op, record.task.text, record.recipe, config_text(record.config)] = record
-    return Known(tuple(found.values()), dict(refused))
+            records[record.task.op, record.task.text, record.recipe, config_text(record.config)] = record
+    return Known(tuple(records.values()), dict(refused))
 
 
 def _not_in_space(record: Record, tasks: Mapping[tuple[TaskKey, str], Task]) -> str:

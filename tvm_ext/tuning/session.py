@@ -164,12 +164,12 @@ class Session:
             state.tuner.warm([(row, cost, number) for row, (_, cost) in zip(rows, points, strict=True)])
 
     def _measure(self, state: TaskState, configs: Sequence[Config]) -> None:
-        found: list[tuple[Config, float]] = []
+        results: list[tuple[Config, float]] = []
         try:
-            for one in self._measurer.measure(state.task, configs, state.cost):
-                record = self._record(state.task, one)
+            for measurement in self._measurer.measure(state.task, configs, state.cost):
+                record = self._record(state.task, measurement)
                 self._log.append(record)
-                found.append((record.config, record.cost))
+                results.append((record.config, record.cost))
                 self.trials += 1
                 better = state.take(record)
                 self._tell({"event": "trial", **self._facts(state, record, better)})
@@ -179,14 +179,12 @@ class Session:
                     other.unusable = error.message
             self._tell({"event": "unusable", "task": state.task.name, "reason": error.message})
         finally:  # interrupted or not, what was measured is not proposed again
-            state.tuner.update(found)
+            state.tuner.update(results)
 
-    def _record(self, task: Task, one: Measurement) -> Record:
-        kinds = {knob: kind for knob, kind in task.space.kinds.items() if kind != "ot"}
-        return Record(
-            task.key, task.recipe, task.version, one.config, one.costs, one.error, one.detail, one.check, one.discarded,
-            self._fields, self.name, round(time.time(), 6), round(one.seconds, 6), kinds, task.space.index(one.config),
-        )  # fmt: skip
+    def _record(self, task: Task, measurement: Measurement) -> Record:
+        kinds, config = {knob: kind for knob, kind in task.space.kinds.items() if kind != "ot"}, measurement.config
+        names = (task.key, task.recipe, task.version, config, self._fields, self.name)
+        return measurement.record(*names, kinds=kinds, index=task.space.index(config))
 
     def _facts(self, state: TaskState, record: Record, better: bool) -> dict[str, Any]:
         return {

@@ -46,8 +46,8 @@ def summaries(book: RecordBook, text: str = "") -> list[TaskSummary]:
     """
     verdicts = {v.task: v for v in sorted(book.verdicts, key=lambda v: v.timestamp)}
     tasks = dict.fromkeys([*(r.task for r in book.records), *verdicts])
-    found = (TaskSummary(task, tuple(book.of(task)), verdicts.get(task)) for task in tasks)
-    return [one for one in found if any(text in where for where in _texts(one))]
+    every = (TaskSummary(task, tuple(book.of(task)), verdicts.get(task)) for task in tasks)
+    return [summary for summary in every if any(text in where for where in _texts(summary))]
 
 
 def choices(book: RecordBook, machine: Machine) -> list[tuple[TaskKey, Choice]]:
@@ -55,9 +55,9 @@ def choices(book: RecordBook, machine: Machine) -> list[tuple[TaskKey, Choice]]:
     from ..schedules import recipes
 
     versions = {recipe.name: recipe.version for recipe in recipes()}
-    return [(one.task, book.best(one.task, machine, versions)) for one in summaries(book)]
+    return [(summary.task, book.best(summary.task, machine, versions)) for summary in summaries(book)]
 
 
-def _texts(one: TaskSummary) -> Iterator[str]:
-    yield from (one.task.short, one.task.op, one.task.text)
-    yield from (record.recipe for record in one.records)
+def _texts(summary: TaskSummary) -> Iterator[str]:
+    yield from (summary.task.short, summary.task.op, summary.task.text)
+    yield from (record.recipe for record in summary.records)

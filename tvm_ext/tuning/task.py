@@ -93,10 +93,10 @@ class RecipeTask:
         listed = getattr(self._recipe, "candidates", self._recipe.points)(self._match, self._machine)
         priced = sorted((self.prior(config), config_text(config), config) for config in listed)
         chosen: dict[tuple[str, str], tuple[float, str, Config]] = {}
-        for one in priced:
-            for knob, value in one[2].items():
-                if math.isfinite(one[0]):
-                    chosen.setdefault((knob, json.dumps(value)), one)
+        for point in priced:
+            for knob, value in point[2].items():
+                if math.isfinite(point[0]):
+                    chosen.setdefault((knob, json.dumps(value)), point)
         return [config for _, _, config in sorted(chosen.values())]
 
     def neighbours(self, config: Config) -> list[Config]:

@@ -65,12 +65,12 @@ def tune(
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, setup, log, wanted, resume, dry_run)
-    given = _Template(model) if _is_template(model) else _Model(model, compile_options, machine, wanted)
-    path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
+    subject = _Template(model) if _is_template(model) else _Model(model, compile_options, machine, wanted)
+    path = Path(log) if log is not None else Path(f"{subject.name}.tuning.json")
     if dry_run:
-        return given.report(session_name(), str(path), notes=_estimate(given, setup.budget))
-    known = known_of(path, [task for task, _ in given.tasks], machine) if resume else Known()
-    return _carried_out(given, setup, path, known)
+        return subject.report(session_name(), str(path), notes=_estimate(subject, setup.budget))
+    known = known_of(path, [task for task, _ in subject.tasks], machine) if resume else Known()
+    return _carried_out(subject, setup, path, known)
 
 
 @dataclass(frozen=True)
@@ -96,33 +96,33 @@ class _Setup:
         return measuring(self.measurer, lambda: RPCMeasurer(self.machine, *rpc) if rpc else LocalMeasurer(self.machine))
 
 
-def _carried_out(given: _Tuned, setup: _Setup, path: Path, known: Known) -> TuneReport:
+def _carried_out(subject: _Tuned, setup: _Setup, path: Path, known: Known) -> TuneReport:
     """Measure, then compare the whole model; everything is in the log as soon as it is known."""
     book, name = TuningLog(path), session_name()
-    book.begin(name, setup.machine, {"model": given.name, "tuner": setup.tuner, "seed": setup.seed})
-    setup.tell(_start(given, name, path, known))
+    book.begin(name, setup.machine, {"model": subject.name, "tuner": setup.tuner, "seed": setup.seed})
+    setup.tell(_start(subject, name, path, known))
     peak = 0.0 if setup.elsewhere else _peak(setup.machine, setup.tell)
     with setup.measuring() as measurer:
         session = Session(
-            given.tasks, setup.machine, measurer, book, name, budget=setup.budget, tuner=setup.tuner, seed=setup.seed,
+            subject.tasks, setup.machine, measurer, book, name, budget=setup.budget, tuner=setup.tuner, seed=setup.seed,
             known=known.records, peak=peak, cpu=REMOTE if setup.rpc else "", tell=setup.tell,
         )  # fmt: skip
-        stopped = _run(given, session, measurer)
+        stopped = _run(subject, session, measurer)
     seconds = time.monotonic() - session.started
     judged, failed, notes = None, "", list(known.notes)
     if setup.elsewhere:
         notes.append(f"the whole model was not timed ({setup.elsewhere}): a compile takes the fastest records")
     elif stopped != INTERRUPTED:
         try:
-            judged, failed = _judged(given, session, book, setup)
+            judged, failed = _judged(subject, session, book, setup)
         except KeyboardInterrupt:
             stopped = INTERRUPTED_LATE
-    return given.report(name, str(path), session, judged, stopped, seconds, notes, failed)
+    return subject.report(name, str(path), session, judged, stopped, seconds, notes, failed)
 
 
-def _start(given: _Tuned, name: str, path: Path, known: Known) -> Event:
+def _start(subject: _Tuned, name: str, path: Path, known: Known) -> Event:
     return {
-        "event": "start", "session": name, "tasks": [t.name for t, _ in given.tasks], "log": str(path),
+        "event": "start", "session": name, "tasks": [t.name for t, _ in subject.tasks], "log": str(path),
         "known": len(known.records), "refused": dict(known.refused),
     }  # fmt: skip
 
@@ -135,19 +135,19 @@ def _check(setup: _Setup) -> None:
         raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
 
 
-def _run(given: _Tuned, session: Session, measurer: Measurer) -> str:
+def _run(subject: _Tuned, session: Session, measurer: Measurer) -> str:
     """Why the measuring stopped. Ctrl-C ends it, and nothing else: no record is lost."""
     try:
-        given.before(session, measurer)
+        subject.before(session, measurer)
         return session.run()
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _judged(given: _Tuned, session: Session, book: TuningLog, setup: _Setup) -> tuple[Judgement | None, str]:
+def _judged(subject: _Tuned, session: Session, book: TuningLog, setup: _Setup) -> tuple[Judgement | None, str]:
     """What the whole model says, written to the log; and what went wrong: ten minutes of records outlive it."""
     try:
-        judged = given.judge(session, setup.seed, lambda text: setup.tell({"event": "end", "step": text}))
+        judged = subject.judge(session, setup.seed, lambda text: setup.tell({"event": "end", "step": text}))
         for verdict in judged.verdicts if judged else ():
             book.verdict(verdict)
     except TvmExtError as error:
@@ -215,10 +215,10 @@ class _Model(_Tuned):
     def __init__(self, model: Any, options: CompileOptions, machine: Machine, wanted: Sequence[str]) -> None:
         self._model, self._options, self._machine = model, options, machine
         self.name = Path(read_model(model).name).stem
-        found = workloads_of(model, options, machine)
-        self._workloads = [w for w in found if _wanted(w, wanted)]
+        workloads = workloads_of(model, options, machine)
+        self._workloads = [w for w in workloads if _wanted(w, wanted)]
         if not self._workloads:
-            names = sorted(w.key.short for w in found)
+            names = sorted(w.key.short for w in workloads)
             wrong = (
                 f"tasks={list(wanted)}: no task of {self.name} has such a name" if names else "nothing to tune in it"
             )
@@ -240,8 +240,8 @@ class _Template(_Tuned):
         self.tasks = [(task, 1)]
 
     def before(self, session: Session, measurer: Measurer) -> None:
-        (one,) = measurer.measure(_Unscheduled(self.tasks[0][0]), [{}])
-        session.states[0].default_cost = one.cost if one.costs else math.nan
+        (untuned,) = measurer.measure(_Unscheduled(self.tasks[0][0]), [{}])
+        session.states[0].default_cost = untuned.cost if untuned.costs else math.nan
 
 
 class _Unscheduled:
@@ -286,13 +286,14 @@ def _peak(machine: Machine, on_event: Callable[[Event], None]) -> float:
     return peak
 
 
-def _estimate(given: _Tuned, budget: Budget) -> tuple[str, ...]:
+def _estimate(subject: _Tuned, budget: Budget) -> tuple[str, ...]:
     """What a session would take, in words."""
-    points = sum(len(task.space) for task, _ in given.tasks)
+    points = sum(len(task.space) for task, _ in subject.tasks)
     rate = 5.0  # trials a second, of the slowest machine this was measured on
     trials = min(points, budget.trials or points)
     seconds = min(trials / rate, 60 * budget.minutes if budget.minutes is not None else math.inf)
     return (
-        f"{len(given.tasks)} spaces of {points:,} configurations; at most {trials:,} trials, about {seconds / 60:.0f} "
-        "min (at 5 trials a second), and half a minute for the whole model at the end; nothing was measured",
+        f"{len(subject.tasks)} spaces of {points:,} configurations; at most {trials:,} trials, about "
+        f"{seconds / 60:.0f} min (at 5 trials a second), and half a minute for the whole model at the end; nothing was "
+        "measured",
     )

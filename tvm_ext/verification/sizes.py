@@ -24,7 +24,7 @@ def sizes_to_check(
     if sizes is None:
         return _drawn(compiled, seed) if compiled.symbols else []
     dimensions = dimensions_of(compiled.inputs, compiled.symbols)
-    return [checked_sizes(dimensions, one) for one in sizes]
+    return [checked_sizes(dimensions, at) for at in sizes]
 
 
 def sizes_of(compiled: CompiledModel, sizes: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -40,7 +40,7 @@ def sizes_of(compiled: CompiledModel, sizes: Mapping[str, int] | None = None) ->
     dimensions = dimensions_of(compiled.inputs, compiled.symbols)
     if sizes is not None:
         return checked_sizes(dimensions, sizes)
-    return {one.name: one.most if compiled.symbols else max(compiled.batches) for one in dimensions}
+    return {dimension.name: dimension.most if compiled.symbols else max(compiled.batches) for dimension in dimensions}
 
 
 def _drawn(compiled: CompiledModel, seed: int) -> list[Mapping[str, int]]:

@@ -142,7 +142,7 @@ def _verify_sizes(
     """
     batches = [] if sizes else [*compiled.batches, sum(compiled.batches) + 1]
     at = [({"batch": batch}, seeded_inputs(compiled.inputs, seed, batch)) for batch in batches]
-    at += [(dict(one), seeded_inputs(compiled.inputs, seed, sizes=one)) for one in sizes]
+    at += [(dict(point), seeded_inputs(compiled.inputs, seed, sizes=point)) for point in sizes]
     reports = []
     for named, feeds in at:
         outputs = compiled.run(feeds)

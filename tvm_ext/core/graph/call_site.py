@@ -58,4 +58,4 @@ class CallSite(Plain):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the nodes stand in the kernel's `call_sites`."""
-        return {"order": self.order, "reads": list(self.reads), "writes": [one.as_dict() for one in self.writes]}
+        return {"order": self.order, "reads": list(self.reads), "writes": [tensor.as_dict() for tensor in self.writes]}

@@ -27,7 +27,7 @@ def substituted(node: Any, by: Mapping[Any, Any]) -> Any:
 
 def mentions(node: Any, var: Any) -> bool:
     """Whether an expression or statement has a variable of TIR in it."""
-    return any(one.same_as(var) for one in nodes_of(node, Var))
+    return any(other.same_as(var) for other in nodes_of(node, Var))
 
 
 def kernels_of(mod: IRModule) -> dict[str, tirx.PrimFunc]:

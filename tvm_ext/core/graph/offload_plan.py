@@ -69,17 +69,17 @@ class OffloadPlan:
     @classmethod
     def of_regions(cls, regions: Sequence[OffloadedRegion]) -> OffloadPlan:
         """What is decided before any pass: regions of nodes that no converter takes, for the reason of each node."""
-        reasons = [(one.name, node, why) for one in regions for node, why in one.facts["reasons"].items()]
+        reasons = [(region.name, node, why) for region in regions for node, why in region.facts["reasons"].items()]
         return cls(regions[0].backend, list(regions), {node: (name, why) for name, node, why in reasons})
 
     def keep(self, operands: Sequence[Any]) -> None:
         """Forget the regions whose program is none of these operands of the calls that are left."""
         kept: list[OffloadedRegion] = []
-        for one in self.regions:
-            if any(one.program.same_as(operand) for operand in operands):
-                kept.append(one)
+        for region in self.regions:
+            if any(region.program.same_as(operand) for operand in operands):
+                kept.append(region)
             else:
-                self.places = {node: place for node, place in self.places.items() if node not in one.nodes}
+                self.places = {node: place for node, place in self.places.items() if node not in region.nodes}
         self.regions = kept
 
     def as_dict(
@@ -94,8 +94,8 @@ class OffloadPlan:
         """
         rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
         ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
-        calls = {one.kernel for one in self.regions}
-        own = [one for one in kernels if one.calls and one.name not in calls]
-        kept = [[one.name, one.recipe, one.nodes, len(one.calls) * one.estimate or None] for one in own]
-        regions = [one.as_dict() for one in self.regions]
+        calls = {region.kernel for region in self.regions}
+        own = [kernel for kernel in kernels if kernel.calls and kernel.name not in calls]
+        kept = [[k.name, k.recipe, k.nodes, len(k.calls) * k.estimate or None] for k in own]
+        regions = [region.as_dict() for region in self.regions]
         return {"backend": self.backend, "regions": regions, "ops": ops, "kept": kept}

@@ -85,7 +85,7 @@ class Ownership:
         self, step: str, mod: IRModule, provenance: Provenance, events: Iterable[Event] = (), role: Role = Role.NONE
     ) -> None:
         """Look at the module after a step; what is gone since the step before is owned by this one."""
-        self._roles.update((one, step) for one in Role if one & role)
+        self._roles.update((flag, step) for flag in Role if flag & role)
         if not self.types or mod is self._mod:
             return
         from .relax_graph import main_bindings
@@ -116,8 +116,8 @@ class Ownership:
 
         assert self._mod is not None
         readers: dict[str, list[str]] = {}
-        for var, found in uses_of(self._mod["main"]).items():
-            readers[var.name] = [reader.name for reader in found if reader is not None]
+        for var, uses in uses_of(self._mod["main"]).items():
+            readers[var.name] = [reader.name for reader in uses if reader is not None]
         kind = MEMORY if Role.MAKES_KERNELS in self._roles else FOLD
         variables: dict[str, list[str]] = {node: [] for node in lost}
         for name, node in ((name, node) for name, nodes in self._live.items() for node in nodes if node in variables):
@@ -132,19 +132,19 @@ class Ownership:
         Args:
             kernels: with their call sites.
         """
-        found: dict[str, list[Owner]] = {node: [] for node in self.types}
+        owners_of: dict[str, list[Owner]] = {node: [] for node in self.types}
         for kernel in kernels.values():
             kind, reason = (REGION, "") if kernel.recipe.startswith(OFFLOAD) else (KERNEL, kernel.reason)
             for call, nodes in enumerate(kernel.calls):
                 for node in nodes:
-                    found.setdefault(node, []).append(Owner(kind, kernel.name, reason, call))
+                    owners_of.setdefault(node, []).append(Owner(kind, kernel.name, reason, call))
         here = {node for nodes in self._live.values() for node in nodes}
         by = self._roles.get(Role.LEAVES_VIEWS, IMPORT)
         view = Owner(MEMORY, by, "another shape of the same memory")  # of a node that is here, and in no call
-        for node, owners in found.items():
+        for node, owners in owners_of.items():
             if not owners and (owner := self.gone.get(node) or (view if node in here else None)):
                 owners.append(owner)
-        return found
+        return owners_of
 
     def as_dict(self, kernels: Mapping[str, Kernel], name_of: Callable[[str], str] = str) -> dict[str, Any]:
         """Plain values for JSON: node -> its operator, owners, and what passes did to it.

@@ -90,7 +90,7 @@ class Provenance:
 
     def narrow(self, name: str) -> str:
         """The narrow float type that the model has a variable's value in; "" of any other."""
-        return next((self._narrow[one.value] for one in self.held(name) if one.value in self._narrow), "")
+        return next((self._narrow[held.value] for held in self.held(name) if held.value in self._narrow), "")
 
     def forget_held(self, name: str) -> None:
         """A new variable has a name that one had which is gone: nothing is known of what it holds."""
@@ -117,7 +117,7 @@ class Provenance:
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Provenance:
         """The inverse of :meth:`state`."""
-        made = cls(state["nodes"], read(dict[str, tuple[Held, ...]], state["held"]), state.get("narrow", {}))
+        provenance = cls(state["nodes"], read(dict[str, tuple[Held, ...]], state["held"]), state.get("narrow", {}))
         for name, (*layout, shape) in state["placed"].items():
-            made.place(name, read(Layout, layout), shape)
-        return made
+            provenance.place(name, read(Layout, layout), shape)
+        return provenance

@@ -95,9 +95,9 @@ def array_of(constant: GenericConst) -> np.ndarray:
 def prefix_of(mod: IRModule, count: int) -> IRModule:
     """The module with the first bindings of `main` only, so many, and what they call; its result is all they make."""
     bindings, main = main_bindings(mod)[:count], mod["main"]
-    made = relax.Tuple([binding.var for binding in bindings])
+    values = relax.Tuple([binding.var for binding in bindings])
     out = relax.Var("result", relax.TupleType([binding.var.ty for binding in bindings]))
-    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, made)])], out)
+    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, values)])], out)
     return relax.transform.DeadCodeElimination(["main"])(with_main(mod, with_body(main, body, ty=out.ty)))
 
 
@@ -205,14 +205,14 @@ class Rewriter:
 
     def definition(self, expr: Any) -> Any:
         """The expression a variable is bound to now, through `y = x`; the expression itself if it is not bound."""
-        found = self.defs.get(expr, expr)
-        while isinstance(found, relax.Var) and found in self.defs:
-            found = self.defs[found]
-        return found
+        value = self.defs.get(expr, expr)
+        while isinstance(value, relax.Var) and value in self.defs:
+            value = self.defs[value]
+        return value
 
     def add_function(self, function: relax.Function, name: str) -> GlobalVar:
         """Add a function to the module, or find the equal one added before; `name` is made unique in the module."""
-        free = next(one for n in itertools.count() if (one := f"{name}{n or ''}") not in self._functions)
+        free = next(unique for n in itertools.count() if (unique := f"{name}{n or ''}") not in self._functions)
         gvar: GlobalVar = self._builder.add_func(function, free)
         self._functions.add(gvar.name_hint)
         return gvar
@@ -352,8 +352,8 @@ def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[St
         return (), ()
     if op_name(value) == "relax.reshape":
         return (("reshape", after),), (("reshape", before),)
-    given = value.attrs.axes
-    axes = tuple(int(a) % len(before) for a in given) if given is not None else tuple(reversed(range(len(before))))
+    stated = value.attrs.axes
+    axes = tuple(int(a) % len(before) for a in stated) if stated is not None else tuple(reversed(range(len(before))))
     return (("transpose", axes),), (("transpose", tuple(axes.index(a) for a in range(len(axes)))),)
 
 

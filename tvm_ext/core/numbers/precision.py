@@ -98,7 +98,7 @@ class PrecisionPlan(Plain):
     @property
     def kept(self) -> dict[str, str]:
         """An ONNX node of each product that keeps float32, and why: as `keep_float32` takes them."""
-        return {one.nodes[0]: one.why for one in self.layers if one.precision == "float32" and one.nodes}
+        return {layer.nodes[0]: layer.why for layer in self.layers if layer.precision == "float32" and layer.nodes}
 
     @classmethod
     def of_dict(cls, state: Mapping[str, Any]) -> PrecisionPlan:
@@ -106,23 +106,25 @@ class PrecisionPlan(Plain):
         return read(cls, state)
 
 
-def checked_kept(given: Any) -> Kept:
+def checked_kept(value: Any) -> Kept:
     """The option `keep_float32`: names, or names with reasons.
 
     Raises:
         OptionError: it is neither.
     """
-    pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
+    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else value
     try:
-        if isinstance(given, str):
+        if isinstance(value, str):
             raise TypeError
-        found: dict[Any, Any] = dict((one, BY_HAND) if isinstance(one, str) else tuple(one) for one in pairs or ())
-        if not all(isinstance(text, str) for pair in found.items() for text in pair):
+        reasons: dict[Any, Any] = dict(
+            (node, BY_HAND) if isinstance(node, str) else tuple(node) for node in pairs or ()
+        )
+        if not all(isinstance(text, str) for pair in reasons.items() for text in pair):
             raise TypeError
     except (TypeError, ValueError):
-        wrong = f"keep_float32={given!r}: names of ONNX nodes are needed, or a mapping of names to reasons"
+        wrong = f"keep_float32={value!r}: names of ONNX nodes are needed, or a mapping of names to reasons"
         raise OptionError(wrong, fix="for example keep_float32=['/conv1/Conv']") from None
-    return tuple(sorted(found.items()))
+    return tuple(sorted(reasons.items()))
 
 
 def checked_error(max_error: Any, precision: str) -> float | None:

@@ -174,7 +174,7 @@ def _labels(dots: Sequence[RooflinePoint]) -> Mapping[tuple[float, float], str]:
     for dot in longest(dots, NUMBERED):
         near = (round(math.log(dot.intensity), 1), round(math.log(dot.rate), 1))
         numbers.setdefault(places.setdefault(near, (dot.intensity, dot.rate)), []).append(dot.number)
-    return {place: ranges(found) for place, found in numbers.items()}
+    return {place: ranges(members) for place, members in numbers.items()}
 
 
 def ranges(numbers: Sequence[int]) -> str:

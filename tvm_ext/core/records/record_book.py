@@ -183,8 +183,8 @@ class RecordBook:
 
     def verdict(self, task: TaskKey, machine: Machine) -> Verdict | None:
         """The newest verdict of each model decides for it; of these the newest that names a configuration."""
-        found = self._verdicts.get(task, ())
-        mine = [v for v in found if not (_misfit(v.machine, machine) or _elsewhere(v.machine, machine))]
+        verdicts = self._verdicts.get(task, ())
+        mine = [v for v in verdicts if not (_misfit(v.machine, machine) or _elsewhere(v.machine, machine))]
         newest = {v.model: v for v in sorted(mine, key=lambda v: v.timestamp)}
         return max(newest.values(), key=lambda v: (v.config is not None, v.timestamp), default=None)
 

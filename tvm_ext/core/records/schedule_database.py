@@ -157,15 +157,15 @@ def normalized(function: tirx.PrimFunc) -> IRModule:
 def _without_binding(function: tirx.PrimFunc) -> tirx.PrimFunc | None:
     """The function with the body of each `let` in its place: the same operations but those of bound values, which are
     few, in epilogues; None if it has no `let`."""
-    found = False
+    binds = False
 
     def body(let: tirx.Let) -> Any:
-        nonlocal found
-        found = True
+        nonlocal binds
+        binds = True
         return let.body
 
     new = tvm_ffi.structural_map(function.body, (tirx.Let, body))
-    return function.with_body(new) if found else None
+    return function.with_body(new) if binds else None
 
 
 def _stored(line: Sequence[Any]) -> _Stored:

@@ -100,10 +100,10 @@ def frozen(text: str) -> tuple[str, Any]:
 
 def write_frozen(values: Iterable[FrozenInput]) -> Iterable[str]:
     """The inverse of :func:`frozen`; what has more than one axis stands in a file of the input's name."""
-    for one in values:
-        array = one.array()
+    for frozen in values:
+        array = frozen.array()
         plain = array.ndim <= 1 and array.size > 0 and array.dtype.kind in "iuf"
-        yield f"{one.name}={','.join(map(repr, array.ravel().tolist())) if plain else one.name + '.npy'}"
+        yield f"{frozen.name}={','.join(map(repr, array.ravel().tolist())) if plain else frozen.name + '.npy'}"
 
 
 def _pair(text: str) -> tuple[str, str]:

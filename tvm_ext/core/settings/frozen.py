@@ -48,20 +48,20 @@ class FrozenInput:
         return flat[: math.prod(self.shape)].reshape(self.shape)
 
 
-def frozen_inputs(given: Any) -> tuple[FrozenInput, ...]:
+def frozen_inputs(inputs: Any) -> tuple[FrozenInput, ...]:
     """The option `freeze` in its checked form, by name.
 
     Args:
-        given: input name -> array, or whatever `numpy.asarray` makes one of; or what this function returned.
+        inputs: input name -> array, or whatever `numpy.asarray` makes one of; or what this function returned.
 
     Raises:
         OptionError: no mapping from names to arrays of numbers.
     """
-    if isinstance(given, tuple) and all(isinstance(one, FrozenInput) for one in given):
-        return given
-    if not isinstance(given, Mapping):
-        raise OptionError(f"freeze={given!r}: input names and their values are needed", fix=_FIX)
-    return tuple(sorted(_checked(given.items()), key=lambda one: one.name))
+    if isinstance(inputs, tuple) and all(isinstance(item, FrozenInput) for item in inputs):
+        return inputs
+    if not isinstance(inputs, Mapping):
+        raise OptionError(f"freeze={inputs!r}: input names and their values are needed", fix=_FIX)
+    return tuple(sorted(_checked(inputs.items()), key=lambda item: item.name))
 
 
 def _checked(pairs: Iterable[tuple[Any, Any]]) -> Iterable[FrozenInput]:

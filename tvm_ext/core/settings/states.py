@@ -36,8 +36,8 @@ def checked_state(value: Any) -> State:
     """
     if value is None or value == AUTO:
         return () if value is None else AUTO
-    given = value.items() if isinstance(value, Mapping) else value
-    pairs = [tuple(pair) for pair in given] if _is_rows(given) else [()]
+    items = value.items() if isinstance(value, Mapping) else value
+    pairs = [tuple(pair) for pair in items] if _is_rows(items) else [()]
     if not all(len(pair) == 2 and all(isinstance(name, str) and name for name in pair) for pair in pairs):
         raise OptionError(f"state={value!r}: names of outputs with names of inputs are needed", fix=_FIX)
     for side, what in enumerate(("output", "input")):
@@ -76,8 +76,8 @@ def state_pairs(
             if name not in names:
                 wrong = f"{model}: state={{{output!r}: {taken!r}}}: there is no {what} {name!r}"
                 raise OptionError(wrong, fix=choose_of(name, f"{what}s", names))
-        one, other = outputs[of_output[output]], inputs[of_input[taken]]
-        if wrong := _difference(one, other, grows):
+        made_spec, other = outputs[of_output[output]], inputs[of_input[taken]]
+        if wrong := _difference(made_spec, other, grows):
             fix = "a state has one shape and dtype in all calls: pad it to its largest size, or leave it out of state="
             raise OptionError(f"{model}: state: {wrong}", fix=fix)
         pairs.append((of_output[output], of_input[taken]))

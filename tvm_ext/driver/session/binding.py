@@ -143,7 +143,7 @@ class IOBinding:
             output.value = output.place
 
     def _written(self) -> list[tuple[np.ndarray, Any]]:
-        return [(one.value, one.owner) for one in self._outputs.values() if one.value is not None]
+        return [(output.value, output.owner) for output in self._outputs.values() if output.value is not None]
 
     def _known(self, side: str, name: str) -> str:
         if name not in self._names[side]:

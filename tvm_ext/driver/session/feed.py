@@ -62,9 +62,9 @@ class Feeds:
 
     def __init__(self, inputs: Sequence[Input], overridable: Sequence[Input] = ()) -> None:
         self.inputs = tuple(inputs)
-        self._overridable = {one.name: one for one in overridable}
-        self._known = {one.name: one for one in (*inputs, *overridable)}
-        self._never = next((f"input {one.name!r} is {one.kind}" for one in inputs if one.dtype is None), "")
+        self._overridable = {spec.name: spec for spec in overridable}
+        self._known = {spec.name: spec for spec in (*inputs, *overridable)}
+        self._never = next((f"input {spec.name!r} is {spec.kind}" for spec in inputs if spec.dtype is None), "")
         self._shared = _shared_names(self.inputs)
 
     def read(self, feed: Mapping[str, Any]) -> Fed:
@@ -74,11 +74,11 @@ class Feeds:
             InputError: a name, dtype, rank or dimension does not fit.
         """
         checked_mapping(feed)
-        if any(one.name not in feed for one in self.inputs) or any(name not in self._known for name in feed):
-            raise names_error(list(feed), [one.name for one in self.inputs])
+        if any(spec.name not in feed for spec in self.inputs) or any(name not in self._known for name in feed):
+            raise names_error(list(feed), [spec.name for spec in self.inputs])
         arrays = {name: _fitted(value, self._known[name]) for name, value in feed.items()}
         replaced = [name for name in arrays if name in self._overridable]
-        sized = [one.name for one in self.inputs if one.free and one.dtype is not None] + replaced
+        sized = [spec.name for spec in self.inputs if spec.free and spec.dtype is not None] + replaced
         contradiction = self._contradiction(arrays)
         never = self._never or contradiction
         if replaced:
@@ -94,14 +94,14 @@ class Feeds:
         Raises:
             InputError: a name is missing or unknown, or a shape does not fit.
         """
-        free = [one for one in self.inputs if one.free]
-        if not isinstance(shapes, Mapping) or any(one.name not in shapes for one in free):
-            given = list(shapes) if isinstance(shapes, Mapping) else []
-            raise names_error(given, [one.name for one in free])
-        arrays = {one.name: _of_shape(one, shapes[one.name]) for one in self.inputs if one.name in shapes}
+        free = [spec for spec in self.inputs if spec.free]
+        if not isinstance(shapes, Mapping) or any(spec.name not in shapes for spec in free):
+            names = list(shapes) if isinstance(shapes, Mapping) else []
+            raise names_error(names, [spec.name for spec in free])
+        arrays = {spec.name: _of_shape(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes}
         if unknown := [name for name in shapes if name not in arrays]:
             raise names_error([*arrays, *unknown], list(arrays))
-        return tuple((one.name, arrays[one.name].shape) for one in free)
+        return tuple((spec.name, arrays[spec.name].shape) for spec in free)
 
     def _contradiction(self, arrays: Mapping[str, Any]) -> str:
         """Which name of a dimension stands for two sizes; "" if none does."""
@@ -172,8 +172,8 @@ def _fitted(value: Any, expected: Input) -> Any:
 def _shared_names(inputs: Sequence[Input]) -> dict[str, list[tuple[str, int]]]:
     """Name of a free dimension -> (input, axis) of each that has it, for names of several."""
     places: dict[str, list[tuple[str, int]]] = {}
-    for one in inputs:
-        for axis, dim in enumerate(one.dims or () if one.dtype is not None else ()):
+    for spec in inputs:
+        for axis, dim in enumerate(spec.dims or () if spec.dtype is not None else ()):
             if isinstance(dim, str):
-                places.setdefault(dim, []).append((one.name, axis))
-    return {name: found for name, found in places.items() if len(found) > 1}
+                places.setdefault(dim, []).append((spec.name, axis))
+    return {name: axes for name, axes in places.items() if len(axes) > 1}

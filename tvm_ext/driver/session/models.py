@@ -194,16 +194,16 @@ def opened(source: Any, sess_options: Any, policy: Policy, keywords: Mapping[str
             wrong = f"{source}: compiled already; no use for {more}"
             raise OptionError(wrong, fix="give them when the model is compiled")
         return FixedModel(load(source, threads_wait=keywords.get("threads_wait")), None)
-    given = {"fallback": "onnxruntime", **_with_session_options(keywords, sess_options)}
+    options = {"fallback": "onnxruntime", **_with_session_options(keywords, sess_options)}
     data, outline = _outline(source)
     if any(map(_is_free, outline.inputs.values())):
-        free = _free_model(data, outline, sess_options, policy, given)
+        free = _free_model(data, outline, sess_options, policy, options)
         if isinstance(free, FreeModel):
             return free
-        given["shapes"] = free
+        options["shapes"] = free
     from ..compile import compile_model
 
-    return FixedModel(compile_model(source, **given), outline)
+    return FixedModel(compile_model(source, **options), outline)
 
 
 def _free_model(
@@ -211,10 +211,10 @@ def _free_model(
 ) -> FreeModel | Shapes:
     """The model with its free dimensions; or, if options bind them all, the shapes."""
     options = CompileOptions.of(**keywords)
-    frozen = {one.name: one.array() for one in options.freeze}
+    frozen = {item.name: item.array() for item in options.freeze}
     stated = {name: dims for name, dims in outline.inputs.items() if name not in frozen}
     name = os.path.basename(source) if isinstance(source, str) else outline.graph_name or "model"
-    if unknown := [one for one in frozen if one not in outline.inputs and one not in outline.weights]:
+    if unknown := [item for item in frozen if item not in outline.inputs and item not in outline.weights]:
         raise OptionError(f"freeze: {unknown[0]!r} is no input of {name}", fix=f"inputs: {', '.join(outline.inputs)}")
     bound = bound_dims(stated, dict(options.shapes), outline.weights, name)
     if not any(_is_free(dims, options.symbol) for dims in bound.values()):
@@ -222,12 +222,12 @@ def _free_model(
     dispatcher.choose_wait(options.threads_wait)
     stand_in = _stand_in(source, options, sess_options, frozen, name)
     inputs = [_input(arg, bound.get(arg.name)) for arg in stand_in.inputs]
-    if not any(one.free for one in inputs):  # by overrides in the session's options
-        return tuple((one.name, one.dims) for one in inputs if one.dims is not None)  # type: ignore[misc]
+    if not any(item.free for item in inputs):  # by overrides in the session's options
+        return tuple((item.name, item.dims) for item in inputs if item.dims is not None)  # type: ignore[misc]
     overridable = [_input(arg, tuple(arg.shape)) for arg in stand_in.overridable]
-    described = [replace(arg, shape=_shown(arg, one)) for arg, one in zip(stand_in.inputs, inputs, strict=True)]
-    free = [one for one in inputs if one.dims is not None and _is_free(stated.get(one.name))]
-    names = {one.name: named_dims(one.name, one.dims or ()) for one in free}
+    described = [replace(arg, shape=_shown(arg, item)) for arg, item in zip(stand_in.inputs, inputs, strict=True)]
+    free = [item for item in inputs if item.dims is not None and _is_free(stated.get(item.name))]
+    names = {item.name: named_dims(item.name, item.dims or ()) for item in free}
     options = options.named({**dict(options.shapes), **names})
     for option, pairs in (("dims", options.dims), ("specialize", options.specialize)):
         check_names(option, pairs, [symbol.name for symbol in options.symbols], name)
@@ -299,18 +299,18 @@ def _with_session_options(options: Mapping[str, Any], sess_options: Any) -> dict
     if not hasattr(sess_options, "intra_op_num_threads"):
         wrong = f"sess_options is {type(sess_options).__name__}"
         raise OptionError(wrong, fix="give onnxruntime.SessionOptions(), or None")
-    found = dict(options)
+    merged = dict(options)
     if threads := sess_options.intra_op_num_threads:
         if options.get("threads") not in (None, threads):
-            given = f"threads={options['threads']!r} and sess_options.intra_op_num_threads={threads!r}"
-            raise OptionError(f"two numbers of threads: {given}", fix="set one of them")
-        found["threads"] = threads
+            both = f"threads={options['threads']!r} and sess_options.intra_op_num_threads={threads!r}"
+            raise OptionError(f"two numbers of threads: {both}", fix="set one of them")
+        merged["threads"] = threads
     level = getattr(sess_options, "graph_optimization_level", None)
     if getattr(level, "name", "") == "ORT_DISABLE_ALL":
-        found.setdefault("accuracy", "exact")
+        merged.setdefault("accuracy", "exact")
     if getattr(sess_options, "enable_profiling", False):
         warnings.warn("sess_options.enable_profiling is ignored: tvm_ext.profile times kernels", stacklevel=5)
-    return found
+    return merged
 
 
 def _is_exported(source: Any) -> bool:

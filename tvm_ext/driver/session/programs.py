@@ -144,7 +144,7 @@ class Programs:
         """The program of an entry, after its compile was begun, or waited for, if it is time for that."""
         with self._changed:
             if entry.program is None and self._on_miss == "error":
-                there, reason = "; ".join(one.text for one in self._held) or "none", entry.reason or entry.beyond
+                there, reason = "; ".join(other.text for other in self._held) or "none", entry.reason or entry.beyond
                 why = f" ({reason})" if reason else ""
                 wider = ", and dims= states wider bounds" if entry.beyond else ""
                 wrong = f"no program for the inputs {text_of(shapes)}{why}; compiled: {there}"
@@ -250,7 +250,7 @@ class Programs:
     def _forget(self) -> None:
         """Drop the rows asked for longest ago, but those that say something that lasts."""
         if len(self._entries) >= _REMEMBERED + len(self._held):
-            oldest = next((one for one in self._entries.values() if one.state in (*_OPEN, NEVER, FAILED)), None)
+            oldest = next((other for other in self._entries.values() if other.state in (*_OPEN, NEVER, FAILED)), None)
             if oldest is not None:
                 del self._entries[oldest.shapes]
                 sets, calls = self._forgotten
@@ -307,7 +307,7 @@ class Programs:
                 raise
             with self._changed:
                 while len(self._held) >= self._most:
-                    self._evict(min(self._held, key=lambda one: one.asked[-1] if one.asked else 0))
+                    self._evict(min(self._held, key=lambda other: other.asked[-1] if other.asked else 0))
                 entry.program, entry.state, entry.reason = program, COMPILED, ""
                 entry.seconds = time.monotonic() - start
                 self._failures = 0

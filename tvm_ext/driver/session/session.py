@@ -230,7 +230,7 @@ class InferenceSession:
         import onnxruntime
 
         known = [PROVIDER, *onnxruntime.get_all_providers()]
-        names = [one[0] if isinstance(one, tuple) and one else one for one in providers or ()]
+        names = [provider[0] if isinstance(provider, tuple) and provider else provider for provider in providers or ()]
         if unknown := [name for name in names if name not in known]:
             raise OptionError(f"no provider {unknown}; give a list", fix=f"choose of {known}")
 

@@ -31,7 +31,7 @@ class Stage:
         """The step whose module it is: "import", or the pass that declares it; "" if it is no module."""
         from ...passes.pipeline import LOWER
 
-        return next((one.name for one in LOWER if one.stage == self.name), IMPORT if self.name == "relax" else "")
+        return next((step.name for step in LOWER if step.stage == self.name), IMPORT if self.name == "relax" else "")
 
 
 STAGES = (

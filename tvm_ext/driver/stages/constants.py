@@ -75,12 +75,12 @@ class Constants:
 
     def _array(self, name: str) -> np.ndarray:
         try:
-            found = self._arrays[name]
+            array = self._arrays[name]
         except (OSError, ValueError, zipfile.BadZipFile) as error:  # ValueError: an array of objects, by pickle
             raise StageError(f"tensor {name!r} of {self._path.name}: {error}", fix="dump the stages again") from error
         stated = self._stated.get(name, {})
-        dtype = str(stated.get("dtype", found.dtype))
-        return found if str(found.dtype) == dtype else from_bytes(found, dtype, tuple(stated["shape"]))
+        dtype = str(stated.get("dtype", array.dtype))
+        return array if str(array.dtype) == dtype else from_bytes(array, dtype, tuple(stated["shape"]))
 
 
 def file_form(array: np.ndarray) -> np.ndarray:

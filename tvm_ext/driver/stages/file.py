@@ -59,8 +59,8 @@ class StageFile:
 
     def line_of(self, function: str) -> int:
         """The line at which a function begins; 1 if it is nowhere."""
-        found = re.search(rf"^ *def {re.escape(function)}\(", self.text, re.MULTILINE)
-        return self.text.count("\n", 0, found.start()) + 1 if found else 1
+        match = re.search(rf"^ *def {re.escape(function)}\(", self.text, re.MULTILINE)
+        return self.text.count("\n", 0, match.start()) + 1 if match else 1
 
     def error(self, function: str, wrong: str, fix: str = "") -> StageError:
         """What is wrong with a function of it."""
@@ -133,17 +133,17 @@ def _readable(error: Exception, path: Path, file: str) -> StageError:
     """What went wrong, with file and line."""
     if isinstance(error, SyntaxError):
         return StageError(f"{path}:{error.lineno or 1}: {error.msg}", fix=_SYNTAX_FIX)
-    found = _DIAGNOSTIC.search(str(error))
-    if found is None:
+    match = _DIAGNOSTIC.search(str(error))
+    if match is None:
         line = _line(error, file)
         return StageError(f"{path}:{line}: {type(error).__name__}: {str(error).strip()[:400]}", fix=_SYNTAX_FIX)
-    what = " ".join(found["what"].split())[:400]
+    what = " ".join(match["what"].split())[:400]
     if "not well-formed" in what:
         _, _, why = what.partition("Traceback: ")
         what = f"what it says does not fit together{': ' + why if why else ''}"
         fix = "shapes and dtypes beside names must be those of the values; every variable is bound once"
-        return StageError(f"{path}:{found['line']}: {what}", fix=fix)
-    return StageError(f"{path}:{found['line']}: {what}", fix=_SYNTAX_FIX)
+        return StageError(f"{path}:{match['line']}: {what}", fix=fix)
+    return StageError(f"{path}:{match['line']}: {what}", fix=_SYNTAX_FIX)
 
 
 def _line(error: BaseException, file: str) -> int:

@@ -95,6 +95,6 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         raise StageError(f"{path}:1: no manifest of format {FORMAT}", fix=_AGAIN)
     try:
-        return read(Manifest, {**dict.fromkeys(one.name for one in dataclasses.fields(Manifest)), **values})
+        return read(Manifest, {**dict.fromkeys(field.name for field in dataclasses.fields(Manifest)), **values})
     except (TypeError, ValueError) as error:
         raise StageError(f"{path}: a field is missing, or of another type: {error}", fix=_AGAIN) from error

@@ -35,7 +35,7 @@ def programs_text(regions: Iterable[OffloadedRegion]) -> str:
     Raises:
         OptionError: a back end has no disassembler.
     """
-    parts = [f"==== region {one.name} of {one.backend} ====\n{program_text(one)}" for one in regions]
+    parts = [f"==== region {region.name} of {region.backend} ====\n{program_text(region)}" for region in regions]
     return "\n".join(parts)
 
 
@@ -59,38 +59,38 @@ def program_bytes(region: OffloadedRegion) -> bytes:
     return bytes(array_of(region.program).tobytes())
 
 
-def base_of(given: StageFile) -> Path:
+def base_of(file: StageFile) -> Path:
     """The stage file that a text of programs belongs to."""
-    return given.path.with_name(given.manifest.base)
+    return file.path.with_name(file.manifest.base)
 
 
-def with_programs(mod: IRModule, ctx: CompileContext, given: StageFile) -> IRModule:
+def with_programs(mod: IRModule, ctx: CompileContext, file: StageFile) -> IRModule:
     """The scheduled module with the programs of a text; a program whose text is as it was keeps its bytes.
 
     Args:
         mod: its constants are those of the regions in `ctx.offload`.
         ctx: its regions and kernels are changed.
-        given: the text.
+        file: the text.
 
     Raises:
         StageError: a region is unknown, or a program is none; names file and line.
     """
-    regions = {one.name: one for one in ctx.offload.regions} if ctx.offload else {}
-    changed = _changed(given, regions)
+    regions = {item.name: item for item in ctx.offload.regions} if ctx.offload else {}
+    changed = _changed(file, regions)
 
     def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
         call = binding.value
-        found = [name for name in changed if op_name(call) == "relax.call_tir" and _calls(call, regions[name])]
-        if not found:
+        called = [name for name in changed if op_name(call) == "relax.call_tir" and _calls(call, regions[name])]
+        if not called:
             return None
-        region, program = regions[found[0]], changed[found[0]]
+        region, program = regions[called[0]], changed[called[0]]
         kernel: GlobalVar = call.args[0]
         if len(program) != int(mod[kernel].params[0].ty.shape[0]):
             resized = _resized(mod[kernel], len(program))
             kernel = rw.add_function(resized, f"{kernel.name_hint}_of_{len(program)}_bytes")
             ctx.kernels.setdefault(kernel.name_hint, replace(ctx.kernels[region.kernel], name=kernel.name_hint))
         region.program, region.kernel = relax.const(np.frombuffer(program, np.uint8)), kernel.name_hint
-        rw.fire(f"its program is that of {given.path.name}", region.name)
+        rw.fire(f"its program is that of {file.path.name}", region.name)
         arguments = relax.Tuple([region.program, *call.args[1].fields[1:]])
         return Call(call.op, [kernel, arguments, *call.args[2:]], call.attrs, call.ty_args)
 
@@ -104,23 +104,23 @@ def _calls(call: Call, region: OffloadedRegion) -> bool:
     return bool(len(fields)) and fields[0].same_as(region.program)
 
 
-def _changed(given: StageFile, regions: Mapping[str, OffloadedRegion]) -> dict[str, bytes]:
+def _changed(file: StageFile, regions: Mapping[str, OffloadedRegion]) -> dict[str, bytes]:
     """The regions whose text is another than that of their program, and the program it says."""
-    marks = list(_TITLE.finditer(given.text))
-    ends = [*(mark.start() for mark in marks[1:]), len(given.text)]
+    marks = list(_TITLE.finditer(file.text))
+    ends = [*(mark.start() for mark in marks[1:]), len(file.text)]
     changed = {}
     for mark, end in zip(marks, ends, strict=True):
-        line, text = given.text.count("\n", 0, mark.end()), given.text[mark.end() : end]
+        line, text = file.text.count("\n", 0, mark.end()), file.text[mark.end() : end]
         if mark["region"] not in regions:
-            wrong = f"{given.path}:{line}: there is no region {mark['region']!r}"
+            wrong = f"{file.path}:{line}: there is no region {mark['region']!r}"
             raise StageError(wrong, fix=f"regions: {', '.join(regions)}")
         region = regions[mark["region"]]
         if text.rstrip() != program_text(region).rstrip():
-            changed[region.name] = _assembled(region, text, given, line)
+            changed[region.name] = _assembled(region, text, file, line)
     return changed
 
 
-def _assembled(region: OffloadedRegion, text: str, given: StageFile, line: int) -> bytes:
+def _assembled(region: OffloadedRegion, text: str, file: StageFile, line: int) -> bytes:
     """The bytes of an edited program, which its driver takes.
 
     Raises:
@@ -128,15 +128,15 @@ def _assembled(region: OffloadedRegion, text: str, given: StageFile, line: int) 
     """
     backend = None if region.backend == control_flow.NAME else backend_named(region.backend)
     if backend is None or backend.assemble is None:
-        wrong = f"{given.path}:{line}: back end {region.backend!r} has no assembler for what was changed"
+        wrong = f"{file.path}:{line}: back end {region.backend!r} has no assembler for what was changed"
         raise StageError(wrong, fix="its author gives Backend(assemble=...)")
     try:
         program = backend.assemble(text, program_bytes(region))
         backend.driver(program)
     except ProgramError as error:
-        found = _LINE.match(error.message)
-        at, what = (line + int(found[1]), error.message[found.end() :]) if found else (line, error.message)
-        raise StageError(f"{given.path}:{at}: region {region.name}: {what}", fix=error.fix) from error
+        match = _LINE.match(error.message)
+        at, what = (line + int(match[1]), error.message[match.end() :]) if match else (line, error.message)
+        raise StageError(f"{file.path}:{at}: region {region.name}: {what}", fix=error.fix) from error
     return program
 
 

@@ -62,26 +62,26 @@ def lower_from(path: str | os.PathLike[str]) -> Lowered:
         StageError: the file is damaged, or says what does not hold; names file and line.
     """
     clock = Clock()
-    given = read_stage(path)
-    base = read_stage(base_of(given)) if given.manifest.base else given
+    file = read_stage(path)
+    base = read_stage(base_of(file)) if file.manifest.base else file
     ctx, stage = _context(base), stage_named(base.manifest.stage)
     clock.lap("read")
     assert base.mod is not None
     _check_main(base)
     attach_plans(base, ctx, scheduled=stage.name == "scheduled")
     ctx.ownership.see(stage.after, base.mod, ctx.provenance, role=_role(stage))
-    mod = with_programs(base.mod, ctx, given) if given is not base else base.mod
+    mod = with_programs(base.mod, ctx, file) if file is not base else base.mod
     after = _go_on(stage, mod, ctx, base)
     clock.lap("passes")
-    source, imported = _source(base), _imported(base, given, ctx)
+    source, imported = _source(base), _imported(base, file, ctx)
     ctx.states = state_pairs(ctx.options.state, imported.inputs, imported.outputs, source.name)
     return Lowered(source, imported, after, ctx, clock)
 
 
 def _role(stage: Stage) -> Role:
     """What the work of nodes is in the module of a stage."""
-    count = next((number for number, one in enumerate(LOWER, start=1) if one.stage == stage.name), 0)
-    return functools.reduce(operator.or_, (one.role for one in LOWER[:count]), Role.NONE)
+    count = next((number for number, step in enumerate(LOWER, start=1) if step.stage == stage.name), 0)
+    return functools.reduce(operator.or_, (step.role for step in LOWER[:count]), Role.NONE)
 
 
 def _context(base: StageFile) -> CompileContext:
@@ -130,13 +130,13 @@ def _check_main(base: StageFile) -> None:
     if "main" not in {gvar.name_hint for gvar in base.mod.get_global_vars()}:
         raise StageError(f"{base.path}:1: there is no function 'main'", fix="keep its name")
     main = base.mod["main"]
-    inputs = [f"{stored(one.dtype)}{list(one.shape)}" for one in base.manifest.inputs]
-    if (found := [_text(param.ty) for param in main.params]) != inputs:
-        raise base.error("main", f"main takes {', '.join(found)}; the model's inputs are {', '.join(inputs)}")
+    inputs = [f"{stored(spec.dtype)}{list(spec.shape)}" for spec in base.manifest.inputs]
+    if (taken := [_text(param.ty) for param in main.params]) != inputs:
+        raise base.error("main", f"main takes {', '.join(taken)}; the model's inputs are {', '.join(inputs)}")
     results = list(main.ret_ty.fields) if hasattr(main.ret_ty, "fields") else [main.ret_ty]
-    outputs = [f"{computed(one.dtype)}{list(one.shape)}" for one in base.manifest.outputs]
-    if (made := [_text(result) for result in results]) != outputs:
-        raise base.error("main", f"main returns {', '.join(made)}; the model's outputs are {', '.join(outputs)}")
+    outputs = [f"{computed(spec.dtype)}{list(spec.shape)}" for spec in base.manifest.outputs]
+    if (returned := [_text(result) for result in results]) != outputs:
+        raise base.error("main", f"main returns {', '.join(returned)}; the model's outputs are {', '.join(outputs)}")
 
 
 def _text(ty: Any) -> str:
@@ -149,9 +149,9 @@ def _source(base: StageFile) -> Source:
     return Source(onnx.ModelProto(), base.manifest.model["name"], base.manifest.model["sha256"], None)
 
 
-def _imported(base: StageFile, given: StageFile, ctx: CompileContext) -> Imported:
+def _imported(base: StageFile, file: StageFile, ctx: CompileContext) -> Imported:
     manifest = base.manifest
-    edited = [f"made from {one.path.name}, which was changed" for one in (given, base) if one.edited]
+    edited = [f"made from {other.path.name}, which was changed" for other in (file, base) if other.edited]
     warnings = (*manifest.warnings, *dict.fromkeys(edited))
     assert base.mod is not None
     return Imported(base.mod, manifest.inputs, manifest.outputs, ctx.provenance, warnings, ctx.ownership.types, {})

@@ -22,9 +22,9 @@ from ..lower import new_context
 
 def options_state(options: CompileOptions) -> dict[str, Any]:
     """Options as JSON values; a function for `fusion`, or a back end that is no name, is left out."""
-    values = {one.name: getattr(options, one.name) for one in dataclasses.fields(options)}
+    values = {item.name: getattr(options, item.name) for item in dataclasses.fields(options)}
     del values["threads_wait"]  # of the process, not of the compile
-    values["freeze"] = [dataclasses.asdict(one) for one in options.freeze]
+    values["freeze"] = [dataclasses.asdict(item) for item in options.freeze]
     values["offload_options"] = [[name, value] for name, value in options.offload_options]
     if not isinstance(options.fusion, str):
         del values["fusion"]
@@ -53,7 +53,7 @@ def context_state(ctx: CompileContext) -> dict[str, Any]:
         "ownership": {
             "types": ctx.ownership.types,
             "gone": {node: [o.kind, o.name, o.reason, o.call] for node, o in ctx.ownership.gone.items()},
-            "passes": {node: [list(one) for one in made] for node, made in ctx.ownership.passes.items()},
+            "passes": {node: [list(item) for item in rewrites] for node, rewrites in ctx.ownership.passes.items()},
         },
         "passes": [report.as_dict() for report in ctx.reports],
         "kernels": {name: _kernel_state(kernel) for name, kernel in ctx.kernels.items()},
@@ -61,7 +61,7 @@ def context_state(ctx: CompileContext) -> dict[str, Any]:
     if ctx.precision is not None:
         state["precision"] = ctx.precision.as_dict()
     if ctx.offload is not None:
-        regions = [plain_named(one, *_REGION) for one in ctx.offload.regions]
+        regions = [plain_named(item, *_REGION) for item in ctx.offload.regions]
         state["offload"] = {"backend": ctx.offload.backend, "regions": regions, "places": plain(ctx.offload.places)}
     return state
 

@@ -144,8 +144,8 @@ def _weights(graph: onnx.GraphProto, name: str, numbers: bool) -> tuple[dict[str
         if not numbers and type_name(tensor.data_type) in NO_NUMBERS:
             continue
         array = array_of(tensor, owner, name)
-        if found := count_nonfinite(array):
-            warnings.append(f"{owner} holds {found}")
+        if count := count_nonfinite(array):
+            warnings.append(f"{owner} holds {count}")
         if i < top:
             weights[tensor.name] = array
     return weights, warnings

@@ -71,8 +71,8 @@ def unsupported(
 
 def _freeze(inputs: list[str], node: onnx.NodeProto) -> str:
     if not inputs:
-        made = ", ".join(f"{name!r}" for name in node.output if name)
-        cut = f"cut the model in two by onnx.utils.extract_model: one up to this node, and one with {made} as an input"
+        names = ", ".join(f"{name!r}" for name in node.output if name)
+        cut = f"cut the model in two by onnx.utils.extract_model: one up to this node, and one with {names} as an input"
         return f"it must be an initializer, or be computed of initializers and shapes; where data decide it, {cut}"
     listed = ", ".join(f"{name!r}: ..." for name in inputs)
     return f"if it is the same in every run, fix what decides it: compile(freeze={{{listed}}})"

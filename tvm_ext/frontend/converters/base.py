@@ -70,8 +70,8 @@ def once(attributes: Attributes, numbers: Sequence[int], what: Hashable, make: C
     key = (graph.node.op_type, names, what)
     if key not in known.derived:
         known.derived[key] = make()
-    made: T = known.derived[key]
-    return made
+    value: T = known.derived[key]
+    return value
 
 
 def one_or_all(result: Any) -> Any:

@@ -88,17 +88,17 @@ def cast_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def _cast(x: Any, to: str, attributes: Attributes, plain: Any) -> Any:
-    given = "" if isinstance(x, relax.ShapeExpr) else dtype_of(x)
-    if to.startswith("float4") or given.startswith("float4"):
+    source = "" if isinstance(x, relax.ShapeExpr) else dtype_of(x)
+    if to.startswith("float4") or source.startswith("float4"):
         raise Refusal("floats of 4 bits")
     if to in NARROW:
-        x = emit(decoded(x)) if given.startswith("float8") else x
-        return wrapped(x if "int" in given else emit(relax.op.astype(x, "int32")), to)
-    if not (to.startswith("float8") or given.startswith("float8")):
-        if "float" not in given or "int" not in to:
+        x = emit(decoded(x)) if source.startswith("float8") else x
+        return wrapped(x if "int" in source else emit(relax.op.astype(x, "int32")), to)
+    if not (to.startswith("float8") or source.startswith("float8")):
+        if "float" not in source or "int" not in to:
             return plain()
         return constant(converted(x.value.numpy(), to)) if isinstance(x, GenericConst) else relax.op.astype(x, to)
-    if given.startswith("float8"):
+    if source.startswith("float8"):
         x = emit(decoded(x))
     if not to.startswith("float8"):
         return x if to == "float32" else relax.op.astype(x, to)

@@ -149,7 +149,7 @@ def _cheapest(
         rest = [t for k, t in enumerate(terms) if k not in (i, j)]
         joined = (terms[i] | terms[j]) & result.union(*rest)
         cost, order = _cheapest([*rest, joined], result, sizes, every)
-        best = min(best, (cost + work((i, j)), [(i, j), *order]), key=lambda found: found[0])
+        best = min(best, (cost + work((i, j)), [(i, j), *order]), key=lambda candidate: candidate[0])
     return best
 
 

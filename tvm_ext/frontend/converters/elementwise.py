@@ -62,14 +62,14 @@ def clip(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return x if high is None else relax.op.minimum(x, _tensor(high, dtype))
 
 
-def _bound(given: Any, attribute: float | None, dtype: str, unbound: float) -> Any:
+def _bound(operand: Any, attribute: float | None, dtype: str, unbound: float) -> Any:
     """A bound as a Python number, a Relax expression if it is computed, or None if it does not bind."""
-    if isinstance(given, GenericConst):
-        attribute = given.value.numpy().reshape(()).item()
-    elif given is not None:
+    if isinstance(operand, GenericConst):
+        attribute = operand.value.numpy().reshape(()).item()
+    elif operand is not None:
         if "float" not in dtype:
-            return given
-        return relax.op.where(relax.op.isnan(given), relax.const(unbound, dtype), given)
+            return operand
+        return relax.op.where(relax.op.isnan(operand), relax.const(unbound, dtype), operand)
     return None if attribute is None or attribute != attribute else attribute
 
 

@@ -26,7 +26,7 @@ _AXIS_IS_INPUT = 20
 @converts("DFT")
 def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DFT(x, length) along an axis; the last dimension of x holds real and imaginary parts, or real ones only."""
-    x, given = inputs[0], inputs[1]
+    x, stated = inputs[0], inputs[1]
     shape = static_shape(x, "the input of DFT")
     inverse, onesided = bool(attributes.get("inverse", 0)), bool(attributes.get("onesided", 0))
     if opset < _AXIS_IS_INPUT:
@@ -35,8 +35,8 @@ def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
         axis = -2 if inputs[2] is None else int(known(inputs[2], "axis").reshape(-1)[0])
     axis %= len(shape)
     length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
-    if given is not None:
-        length = int(known(given, "dft_length").reshape(-1)[0])
+    if stated is not None:
+        length = int(known(stated, "dft_length").reshape(-1)[0])
     matrix = _matrix(shape[axis], shape[-1], length, inverse, onesided)
     others = [i for i in range(len(shape) - 1) if i != axis]
     rows = emit(relax.op.permute_dims(x, [*others, axis, len(shape) - 1]))

@@ -41,8 +41,8 @@ def determinant(inputs: Any, attributes: Attributes, opset: int) -> Any:
     def compute(data: te.Tensor) -> te.Tensor:
         if batch:
             return te.compute(batch, lambda *i: _expanded(lambda r, c: data(*i, r, c), 0, range(rows)), name="out")
-        one = te.compute([1], lambda i: _expanded(lambda r, c: data(r + i, c), 0, range(rows)), name="flat")
-        return te.compute([], lambda: one(0), name="out")
+        flat = te.compute([1], lambda i: _expanded(lambda r, c: data(r + i, c), 0, range(rows)), name="flat")
+        return te.compute([], lambda: flat(0), name="out")
 
     return kernel(compute, inputs[0], name="determinant")
 

@@ -60,11 +60,11 @@ class Source:
     @contextlib.contextmanager
     def sharing(self) -> Iterator[Source]:
         """The model, to be imported at several sizes until the context ends."""
-        found: dict[Hashable, Any] = {}
+        shared: dict[Hashable, Any] = {}
         try:
-            yield replace(self, shared=found)
+            yield replace(self, shared=shared)
         finally:
-            found.clear()
+            shared.clear()
 
     def with_proto(self, proto: onnx.ModelProto) -> Source:
         """Another model by the same name."""
@@ -76,8 +76,8 @@ class Source:
             return make()
         if key not in self.shared:
             self.shared[key] = make()
-        found: T = self.shared[key]
-        return found
+        value: T = self.shared[key]
+        return value
 
 
 def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[str, str]:
@@ -243,7 +243,7 @@ def _decode(content: Content) -> onnx.ModelProto:
 
 def _check_complete(proto: onnx.ModelProto, content: Content) -> None:
     there = {"ir_version": bool(proto.ir_version), "graph": proto.HasField("graph"), "opset": bool(proto.opset_import)}
-    missing = [field for field, found in there.items() if not found]
+    missing = [field for field, is_there in there.items() if not is_there]
     if len(missing) > 1:  # what decodes and has next to nothing of a model is something else
         raise _not_onnx(content)
     if missing:

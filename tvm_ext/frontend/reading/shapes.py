@@ -113,9 +113,9 @@ def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
                  for d in tensor.shape.dim)  # fmt: skip
 
 
-def dim_name(given: str) -> str | None:
+def dim_name(stated: str) -> str | None:
     """The name of a free dimension; "?", which paddle2onnx writes for every one, is none: equal names, equal sizes."""
-    return None if given in ("", "?") else given
+    return None if stated in ("", "?") else stated
 
 
 def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
@@ -132,13 +132,13 @@ def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
-def _kind(given: onnx.TypeProto) -> str:
+def _kind(stated: onnx.TypeProto) -> str:
     """A type that is no tensor's, in words: "a sequence of tensors of FLOAT"."""
-    kind = given.WhichOneof("value")
+    kind = stated.WhichOneof("value")
     if kind == "tensor_type":
-        return f"tensors of {type_name(given.tensor_type.elem_type)}"
+        return f"tensors of {type_name(stated.tensor_type.elem_type)}"
     if kind in ("sequence_type", "optional_type"):
-        inner = _kind(getattr(given, kind).elem_type)
+        inner = _kind(getattr(stated, kind).elem_type)
         return f"a sequence of {inner}" if kind == "sequence_type" else f"an optional: {inner}"
     return {"map_type": "a map", "sparse_tensor_type": "a sparse tensor"}.get(kind or "", "a value without a type")
 

@@ -54,12 +54,12 @@ def with_branches(nodes: Iterable[onnx.NodeProto], always: bool = True) -> Itera
 
 def value_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     """Names of all values that nodes read or make, those of graphs inside them too."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
-        found.update(node.input, node.output)
+        names.update(node.input, node.output)
         for graph in inner_graphs(node.attribute):
-            found |= value_names(graph.node) | {value.name for value in (*graph.input, *graph.initializer)}
-    return found
+            names |= value_names(graph.node) | {value.name for value in (*graph.input, *graph.initializer)}
+    return names
 
 
 def model_tensors(proto: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:

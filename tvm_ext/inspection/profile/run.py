@@ -142,10 +142,10 @@ def _sizes(
     if inputs is None or any(spec.name not in inputs for spec in compiled.inputs):
         return stated
     shapes = [np.shape(inputs[spec.name]) for spec in compiled.inputs]
-    found = named_sizes(compiled.inputs, shapes, dimensions) if dimensions else {}
-    if sizes is not None and found != stated:
-        raise OptionError(f"the inputs have {sizes_text(found)}, not {sizes_text(stated)}", fix="leave the sizes out")
-    return found
+    own = named_sizes(compiled.inputs, shapes, dimensions) if dimensions else {}
+    if sizes is not None and own != stated:
+        raise OptionError(f"the inputs have {sizes_text(own)}, not {sizes_text(stated)}", fix="leave the sizes out")
+    return own
 
 
 def _fix_of(compiled: CompiledModel) -> str:

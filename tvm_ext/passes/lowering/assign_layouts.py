@@ -116,9 +116,9 @@ class _Assigner:
         return op_name(value) == "relax.permute_dims" and isinstance(value.args[0], relax.Var) and static_tensor(value)
 
     def _transpose(self, binding: relax.VarBinding) -> Any:
-        source, given = binding.value.args[0], binding.value.attrs.axes
+        source, stated = binding.value.args[0], binding.value.attrs.axes
         rank = len(shape_of(source) or ())
-        axes = [int(a) % rank for a in given] if given is not None else list(reversed(range(rank)))
+        axes = [int(a) % rank for a in stated] if stated is not None else list(reversed(range(rank)))
         own = self._layout.get(source, Layout.plain(rank))
         layout, physical = own.permuted(axes), self._in.get((source, own), source)
         if layout.is_plain:

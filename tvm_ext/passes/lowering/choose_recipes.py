@@ -81,7 +81,7 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
         exact: leave out recipes that transform the sums they compute, or add products with zeros.
         off: names of recipes that are switched off.
     """
-    found: list[tuple[Recipe, Match]] = []
+    taking: list[tuple[Recipe, Match]] = []
     reasons: list[str] = []
     mixed = mixes_symbolic(group)
     for recipe in recipes():
@@ -102,8 +102,8 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
         elif exact and not recipe.is_exact(match):
             reasons.append(f'{recipe.name}: accuracy="exact": here it would add products with zeros')
         else:
-            found.append((recipe, match))
-    return Matches(tuple(found), reasons)
+            taking.append((recipe, match))
+    return Matches(tuple(taking), reasons)
 
 
 def choose(
@@ -181,10 +181,10 @@ def _of_space(config: Config, space: Mapping[str, Sequence[Any]], default: Confi
 
     Compared as JSON: there 4.0 and true are no 4 and 1, and lists are what tuples become.
     """
-    found: Config = {}
+    config_: Config = {}
     for knob, value in config.items():
         known = {json.dumps(choice): choice for choice in (*space[knob], *([default[knob]] if default else []))}
         if (text := json.dumps(value)) not in known:
             return None
-        found[knob] = known[text]
-    return found
+        config_[knob] = known[text]
+    return config_

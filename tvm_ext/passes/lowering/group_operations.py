@@ -132,8 +132,8 @@ class _Grouper:
         if not other.result.same_as(operand) or len(other.members) <= len(chain):
             return False
         del other.members[-len(chain) :]
-        for one in chain:
-            del self._of[one.var]
+        for binding in chain:
+            del self._of[binding.var]
         return True
 
     def _decode_for_others(self) -> None:

@@ -42,8 +42,8 @@ class LegalizeRest(Pass):
         check_kept(mod, legal, ctx.provenance)
         check_kernels(legal, ctx.provenance)  # before fusion hides the buffers between operators
         before = {gvar.name_hint for gvar in mod.get_global_vars()}
-        made = (gvar.name_hint for gvar in legal.get_global_vars() if gvar.name_hint not in before)
-        return PassResult(legal, tuple(Event(name, "a kernel of its own") for name in sorted(made)))
+        kernels = (gvar.name_hint for gvar in legal.get_global_vars() if gvar.name_hint not in before)
+        return PassResult(legal, tuple(Event(name, "a kernel of its own") for name in sorted(kernels)))
 
 
 class FuseRest(Pass):

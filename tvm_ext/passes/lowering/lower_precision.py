@@ -51,8 +51,8 @@ class LowerPrecision(Pass):
 
 
 class _Rounding:
-    def __init__(self, rewriter: Rewriter, products: tuple[Product, ...], found: Roundings) -> None:
-        self._rw, self._found = rewriter, found
+    def __init__(self, rewriter: Rewriter, products: tuple[Product, ...], roundings: Roundings) -> None:
+        self._rw, self._found = rewriter, roundings
         self._dtype = STORED_IN.get(rewriter.ctx.options.precision, "")
         self._products = {product.var: product for product in products}
         self._copies: dict[relax.Var, relax.Var] = {}

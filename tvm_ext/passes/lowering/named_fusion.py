@@ -74,12 +74,12 @@ class _Tracer:
     def _inside(self, function: relax.Function, call: Call) -> tuple[list[str], _Names]:
         """What a fused function computes, and what its result is."""
         inner = {p: _names(a, self._main) for p, a in zip(function.params, call.args, strict=True)}
-        found = []
+        names = []
         for binding in bindings_of(function):
             name = self._find(binding.value, inner)
             inner[binding.var] = _names(binding.value, inner) if name is None else name
-            found += [] if name is None else [name]
-        return found, _names(function.body.body, inner)
+            names += [] if name is None else [name]
+        return names, _names(function.body.body, inner)
 
     def _find(self, value: Any, names: dict[Any, _Names]) -> str | None:
         """The variable of before that was bound to this value; of equal ones the next."""

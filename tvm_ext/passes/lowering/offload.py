@@ -79,7 +79,7 @@ class _Emitter:
         self.rewriter = Rewriter(mod, ctx)
         self._ctx, self._partition, self._offloading = ctx, partition, offloading
         self._vars = {v.name: v for v in [*mod["main"].params, *(b.var for b in bindings_of(mod["main"]))]}
-        self._of = {name: one for one in partition.planned for name in _members(one)}
+        self._of = {name: planned for planned in partition.planned for name in _members(planned)}
         self._calls: dict[str, relax.Var] = {}
 
     def visit(self, binding: relax.VarBinding, rw: Rewriter) -> Any:
@@ -127,7 +127,7 @@ class _Emitter:
 
 
 def _members(planned: Planned) -> list[str]:
-    return [one.result.name for c in planned.region.composites for one in (c.anchor, *c.epilogue)]
+    return [operation.result.name for c in planned.region.composites for operation in (c.anchor, *c.epilogue)]
 
 
 def _reordered(mod: IRModule, partition: Partition) -> IRModule:
@@ -142,12 +142,12 @@ def _reordered(mod: IRModule, partition: Partition) -> IRModule:
 def _places(view: RelaxView, partition: Partition, ctx: CompileContext) -> dict[str, tuple[str, str]]:
     """Where each ONNX node runs, and why."""
     places: dict[str, tuple[str, str]] = {}
-    for one in partition.planned:
-        reason = "whatever it takes" if one.seconds is None else f"{one.seconds * 1e6:.1f} us"
-        reason += f" there, {one.host_seconds * 1e6:.1f} us on the CPU"
-        for composite in one.region.composites:
+    for planned in partition.planned:
+        reason = "whatever it takes" if planned.seconds is None else f"{planned.seconds * 1e6:.1f} us"
+        reason += f" there, {planned.host_seconds * 1e6:.1f} us on the CPU"
+        for composite in planned.region.composites:
             for node in composite.nodes:
-                places.setdefault(node, (one.region.name, f"{composite.pattern}; region: {reason}"))
+                places.setdefault(node, (planned.region.name, f"{composite.pattern}; region: {reason}"))
     for name in view.bindings:
         if not partition.planned or name in partition.live:
             for node in view.nodes(name):
@@ -168,7 +168,8 @@ class _Host:
         """Estimated seconds of a composite."""
         name = composite.result.name
         if name not in self._known:
-            self._known[name] = self._estimate([self._view.bindings[one.result.name] for one in composite.operations])
+            bindings = [self._view.bindings[operation.result.name] for operation in composite.operations]
+            self._known[name] = self._estimate(bindings)
         return self._known[name]
 
     def _estimate(self, members: list[relax.VarBinding]) -> float:
@@ -178,7 +179,7 @@ class _Host:
         for step in (PrepareStorage(), GroupOperations()):
             mod = step.run(mod, ctx).mod
         rest = sum(flops_of_call(binding.value) for binding in bindings_of(mod["main"]))
-        groups = (Group(gvar.name_hint, one) for gvar, one in iter_groups(mod))
+        groups = (Group(gvar.name_hint, grouped) for gvar, grouped in iter_groups(mod))
         return rest / _GENERIC_FLOPS + sum(_seconds(group, ctx) for group in groups)
 
 

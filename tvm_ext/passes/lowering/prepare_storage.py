@@ -43,7 +43,7 @@ class PrepareStorage(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rw = Rewriter(mod, ctx)
         readers, movement = Readers(rw), Movement()
-        made: set[relax.Var] = set()  # constants that this pass made: what is computed of them is another one
+        folded: set[relax.Var] = set()  # constants that this pass made: what is computed of them is another one
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
             if op_name(binding.value) == "" and not isinstance(binding.value, relax.TupleGetItem):
@@ -51,10 +51,10 @@ class PrepareStorage(Pass):
             site, value, changed = Site(binding, rw, readers), binding.value, None
             while (new := _first(value, site, (*_RULES.get(op_name(value), ()), movement))) is not None:
                 value = changed = new
-            if changed is None and op_name(value) != DEQUANTIZE and not made.isdisjoint(_operands(value)):
+            if changed is None and op_name(value) != DEQUANTIZE and not folded.isdisjoint(_operands(value)):
                 changed = fold(binding, rw)
             if isinstance(changed, GenericConst):
-                made.add(binding.var)
+                folded.add(binding.var)
             return changed
 
         return without_leftovers(mod, rw.rewrite(visit))
@@ -62,8 +62,8 @@ class PrepareStorage(Pass):
 
 def _operands(value: Any) -> list[relax.Var]:
     args = [value.tuple_value] if isinstance(value, relax.TupleGetItem) else getattr(value, "args", ())
-    found = [part for a in args for part in getattr(a, "fields", [a])]
-    return [part for part in found if isinstance(part, relax.Var)]
+    parts = [part for a in args for part in getattr(a, "fields", [a])]
+    return [part for part in parts if isinstance(part, relax.Var)]
 
 
 def _first(value: Any, site: Site, rules: tuple[Rule, ...]) -> Any:
@@ -73,12 +73,12 @@ def _first(value: Any, site: Site, rules: tuple[Rule, ...]) -> Any:
 # ------------------------------------------------------------ parameters and constants
 def _one_number(call: Call, site: Site) -> Any:
     """Scales or zero points that are all the same -> one."""
-    args, found = list(call.args), False
+    args, changed = list(call.args), False
     for k in range(1, len(args)):
         view = view_of(args[k])
         if view is not None and view.size > 1 and bool((view == view.flat[0]).all()):
-            args[k], found = constant(view.reshape(-1)[0].reshape(())), True
-    if not found:
+            args[k], changed = constant(view.reshape(-1)[0].reshape(())), True
+    if not changed:
         return None
     site.rw.fire(f"{op_name(call).removeprefix('relax.')}: scales or zero points of one value made a number")
     return Call(call.op, args, call.attrs, call.ty_args)

@@ -55,15 +55,15 @@ def _found(function: tirx.PrimFunc, kernel: Kernel, result: Any, rw: Rewriter) -
     if metaschedule_record(kernel) in rw.ctx.switches.records:
         rw.skip(f"{kernel.name}: the schedule found by MetaSchedule is switched off")
         return None
-    found = rw.ctx.schedules.find(function, rw.ctx.machine, result)
-    if found.schedule is None:
-        rw.skip(f"{kernel.name}: {found.reason}")
+    stored = rw.ctx.schedules.find(function, rw.ctx.machine, result)
+    if stored.schedule is None:
+        rw.skip(f"{kernel.name}: {stored.reason}")
         return None
     kernel.record = "MetaSchedule"
-    rw.fire(f"scheduled by MetaSchedule, which measured {found.seconds * 1e6:.1f} us", kernel.name)
-    scheduled = found.schedule.mod["main"]
-    made = tirx.PrimFunc(scheduled.params, scheduled.body, scheduled.ret_type, function.attrs)
-    return made.without_attr("global_symbol")
+    rw.fire(f"scheduled by MetaSchedule, which measured {stored.seconds * 1e6:.1f} us", kernel.name)
+    scheduled = stored.schedule.mod["main"]
+    kernel_ = tirx.PrimFunc(scheduled.params, scheduled.body, scheduled.ret_type, function.attrs)
+    return kernel_.without_attr("global_symbol")
 
 
 def _scheduled(function: tirx.PrimFunc, kernel: Kernel, rw: Rewriter) -> tirx.PrimFunc:

@@ -52,13 +52,13 @@ class Arena:
     @property
     def nbytes(self) -> int:
         """Size of the arena."""
-        ends = (offset + one.nbytes for one, offset in zip(self.intervals, self.offsets, strict=True))
+        ends = (offset + buffer.nbytes for buffer, offset in zip(self.intervals, self.offsets, strict=True))
         return max(ends, default=0)
 
     @property
     def no_reuse(self) -> int:
         """Bytes of all buffers beside each other."""
-        return sum(one.nbytes for one in self.intervals)
+        return sum(buffer.nbytes for buffer in self.intervals)
 
     @property
     def lower_bound(self) -> int:
@@ -76,7 +76,7 @@ class Arena:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         pairs = zip(self.intervals, self.offsets, strict=True)
-        buffers = [{**asdict(one), "offset": offset} for one, offset in pairs]
+        buffers = [{**asdict(buffer), "offset": offset} for buffer, offset in pairs]
         return {"arena_bytes": self.nbytes, "steps": list(self.steps), "buffers": buffers}
 
 
@@ -151,16 +151,16 @@ def _ordered(intervals: Sequence[Interval], key: Callable[[Interval], tuple[int,
     return sorted(range(len(intervals)), key=lambda i: key(intervals[i]))
 
 
-def _by_size(one: Interval) -> tuple[int, ...]:
-    return (-one.nbytes, one.first)
+def _by_size(buffer: Interval) -> tuple[int, ...]:
+    return (-buffer.nbytes, buffer.first)
 
 
-def _by_area(one: Interval) -> tuple[int, ...]:
-    return (-one.nbytes * (one.last - one.first + 1), one.first)
+def _by_area(buffer: Interval) -> tuple[int, ...]:
+    return (-buffer.nbytes * (buffer.last - buffer.first + 1), buffer.first)
 
 
-def _by_start(one: Interval) -> tuple[int, ...]:
-    return (one.first, -one.nbytes)
+def _by_start(buffer: Interval) -> tuple[int, ...]:
+    return (buffer.first, -buffer.nbytes)
 
 
 def _nearby(order: Sequence[int], chance: random.Random) -> list[int]:
@@ -189,7 +189,7 @@ def _placed(
     intervals: Sequence[Interval], order: Sequence[int], together: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:  # fmt: skip
     """Offsets of buffers that are placed in this order."""
-    offsets, sizes = [-1] * len(intervals), [one.nbytes for one in intervals]
+    offsets, sizes = [-1] * len(intervals), [buffer.nbytes for buffer in intervals]
     for index in order:
         taken = [(offsets[i], offsets[i] + sizes[i]) for i in together[index] if offsets[i] >= 0]
         taken.sort()
@@ -197,12 +197,12 @@ def _placed(
     return tuple(offsets)
 
 
-def _lowest(one: Interval, taken: Sequence[tuple[int, int]]) -> int:
+def _lowest(buffer: Interval, taken: Sequence[tuple[int, int]]) -> int:
     """The lowest aligned offset at which it fits between ranges that are taken, given by where they start."""
-    alignment = PAGE if one.nbytes >= PAGED else LINE
+    alignment = PAGE if buffer.nbytes >= PAGED else LINE
     offset = 0
     for start, end in taken:
-        if offset + one.nbytes <= start:
+        if offset + buffer.nbytes <= start:
             break
         offset = max(offset, -(-end // alignment) * alignment)
     return offset

@@ -113,7 +113,7 @@ def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
         else:
             kept.update(nodes_of(value, relax.Var))
     own = {root[var] for var in kept if var in root}
-    return {v: _interval(v, names.get(v, v.name), found) for v, found in steps.items() if found and v not in own}
+    return {v: _interval(v, names.get(v, v.name), used) for v, used in steps.items() if used and v not in own}
 
 
 def _is_kernel(value: Any) -> bool:

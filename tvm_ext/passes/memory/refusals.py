@@ -61,7 +61,7 @@ def checks_before(
     for binding in bindings_of(rewriter.function):
         check = _check_of(rewriter, binding.value, roots)
         late = late or (bool(changed) and binding.var.same_as(changed[0]))
-        if check is not None and not any(check.asks_as(one) for one in known):
+        if check is not None and not any(check.asks_as(other) for other in known):
             if late and not binding.var.same_as(changed[0]):
                 if not {*check.operands} <= there:
                     return [], binding.var
@@ -77,23 +77,23 @@ def _check_of(rewriter: Rewriter, call: Any, roots: Mapping[Any, Any]) -> Check 
     kernel = rewriter.mod[call.args[0]] if op_name(call) == "relax.call_tir" else None
     if not isinstance(kernel, tirx.PrimFunc) or not _refuses(kernel.body):
         return None
-    kept = [one for loop in nodes_of(kernel.body, tirx.For) if _refuses(loop) for one in nodes_of(loop, tirx.For)]
+    kept = [inner for loop in nodes_of(kernel.body, tirx.For) if _refuses(loop) for inner in nodes_of(loop, tirx.For)]
     assert kept, "a kernel refuses outside of a loop, which is not asked before others write"
-    without = (tirx.For, lambda loop: loop if any(loop.same_as(one) for one in kept) else tirx.Evaluate(0))
+    without = (tirx.For, lambda loop: loop if any(loop.same_as(inner) for inner in kept) else tirx.Evaluate(0))
     body = tvm_ffi.structural_map(kernel.body, without, order="pre")
     read = {*nodes_of(body, Var)}
     places = [number for number, param in enumerate(kernel.params[:-1]) if param in read]
     params = [*(kernel.params[place] for place in places), tirx.decl_buffer((1,), "int8", "out")]
-    made = tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs)
+    check = tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs)
     for name in (EXTENTS, SYMBOLS, RECIPE):
-        made = made.without_attr(name)
+        check = check.without_attr(name)
     operands = call.args[1].fields
-    return Check(made, tuple(roots.get(operands[place], operands[place]) for place in places))
+    return Check(check, tuple(roots.get(operands[place], operands[place]) for place in places))
 
 
 def _refuses(statement: Any) -> bool:
-    return any(one.value in REFUSALS for one in nodes_of(statement, StringImm))
+    return any(text.value in REFUSALS for text in nodes_of(statement, StringImm))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one.same_as(other))
+def _same(first: Any, other: Any) -> bool:
+    return bool(first.same_as(other))

@@ -57,7 +57,7 @@ class _Update:
     @property
     def others(self) -> list[Any]:
         """The other operands."""
-        return [one for number, one in enumerate(self.call.args[1].fields) if number != self.data]
+        return [operand for number, operand in enumerate(self.call.args[1].fields) if number != self.data]
 
     @property
     def nbytes(self) -> int:
@@ -108,8 +108,8 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
         if op_name(call) != "relax.call_tir" or root in taken or isinstance(call.ty, relax.TupleType):
             rewriter.skip("no kernel makes it alone", str(past.name))
             continue
-        operands = [root_of(one, values) for one in call.args[1].fields]
-        if sum(one.same_as(past) for one in operands) != 1 or not can_lend(past):
+        operands = [root_of(operand, values) for operand in call.args[1].fields]
+        if sum(operand.same_as(past) for operand in operands) != 1 or not can_lend(past):
             rewriter.skip("its kernel makes a whole new value", str(past.name))
         elif (last := readers[past][-1]) != root.name:
             rewriter.skip(f"{last} reads the old value after the new one is there", str(past.name))
@@ -117,7 +117,7 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
             rewriter.skip(f"{readers[past][0]} reads what lies only where a longer value begins", str(past.name))
         else:
             taken.add(root)
-            yield root, _Update((output, number), call, next(i for i, one in enumerate(operands) if one.same_as(past)))
+            yield root, _Update((output, number), call, next(i for i, x in enumerate(operands) if x.same_as(past)))
 
 
 def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var, list[str]]:
@@ -130,9 +130,9 @@ def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var
     params = set(function.params)
     for binding in bindings_of(function):
         if root_of(binding.var, values).same_as(binding.var):  # another name or shape is no reader
-            for root in dict.fromkeys(root_of(one, values) for one in nodes_of(binding.value, relax.Var)):
+            for root in dict.fromkeys(root_of(var, values) for var in nodes_of(binding.value, relax.Var)):
                 readers.setdefault(root, []).append(str(binding.var.name))
-    for root in (root_of(one, values) for one in results_of(function.body.body, values)):
+    for root in (root_of(var, values) for var in results_of(function.body.body, values)):
         readers.setdefault(root, []).append("the result")
     return {param: names for param, names in readers.items() if param in params}
 
@@ -148,7 +148,7 @@ def _checked(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> tuple[lis
     checks, late = checks_before(rewriter, changed, roots)
     while late is not None:
         place = next(number for number, var in enumerate(order) if var.same_as(late))
-        for var in [one for one in order[:place] if one in changed]:
+        for var in [earlier for earlier in order[:place] if earlier in changed]:
             rewriter.skip("a kernel that may refuse an input would leave it changed", str(var.name))
             changed.remove(var)
             del updates[var]

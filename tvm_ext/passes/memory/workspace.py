@@ -51,7 +51,7 @@ class CountOutputs(Pass):
 
 def kernels_with_workspace(mod: IRModule) -> dict[str, Kernel]:
     """Kernels after the first half of their lowering as they are compiled, by name."""
-    return {name: with_workspace(one, int(one.attrs[_OUTPUTS])) for name, one in kernels_of(mod).items()}
+    return {name: with_workspace(kernel, int(kernel.attrs[_OUTPUTS])) for name, kernel in kernels_of(mod).items()}
 
 
 def _outputs(function: relax.Function) -> dict[str, int]:
@@ -71,7 +71,7 @@ def _with_allocations(
         kernels: what it calls -> what to call.
     """
     blocks = []
-    made = 0
+    count = 0
     for block in function.body.blocks:
         bindings: list[Any] = []
         for binding in block.bindings:
@@ -82,8 +82,8 @@ def _with_allocations(
             gvar, kernel = kernels[value.op]
             memory = []
             for param in kernel.workspace:
-                memory.append(_allocated(param, f"{WORKSPACE}{made}", bindings))
-                made += 1
+                memory.append(_allocated(param, f"{WORKSPACE}{count}", bindings))
+                count += 1
             args = [*value.args[: kernel.place], *memory, *value.args[kernel.place :]]
             call = Call(gvar, args, value.attrs, value.ty_args, ret_ty=value.ty)
             bindings.append(relax.VarBinding(binding.var, call))

@@ -40,9 +40,9 @@ class FoldAffine(Pass):
 def _scale_after(call: Call, site: Site) -> Any:
     """(W x [+ b]) * s -> (W s) x [+ b s]"""
     u, s = call.args
-    if (found := _biased(u, site)) is None:
+    if (biased := _biased(u, site)) is None:
         return None
-    linear, bias, between = found
+    linear, bias, between = biased
     scale = channel_vector(s, linear.rank, *linear.outputs)
     if scale is None or not site.same_type(u):
         return None
@@ -59,10 +59,10 @@ def _scale_after(call: Call, site: Site) -> Any:
 def _shift_after(call: Call, site: Site) -> Any:
     """(W x + b) + t -> W x + (b + t)"""
     u, t = call.args
-    found = _biased(u, site)
-    if found is None or found[1] is None or not site.same_type(u):
+    biased = _biased(u, site)
+    if biased is None or biased[1] is None or not site.same_type(u):
         return None
-    linear, bias, between = found
+    linear, bias, between = biased
     shift = channel_vector(t, linear.rank, *linear.outputs)
     if shift is None:
         return None
@@ -92,32 +92,32 @@ def _biased(u: Any, site: Site) -> tuple[Linear, np.ndarray | None, list[relax.V
 def _scale_before(call: Call, site: Site) -> Any:
     """W (x * s) -> (W s) x"""
     linear = linear_of(call)
-    if linear is None or (found := _product(linear, call.args[0], site)) is None:
+    if linear is None or (product := _product(linear, call.args[0], site)) is None:
         return None
-    x, scale = found
+    x, scale = product
     return _with_scaled_inputs(linear, scale, x, [call.args[0]], site)
 
 
 def _shift_before(call: Call, site: Site) -> Any:
     """W (x [* s] + t) -> (W [s]) x + W t; if padded, W (x * s + t) -> (W s) (x + t / s)"""
-    linear, found = linear_of(call), site.inner(call.args[0], "relax.add")
-    if linear is None or found is None or not same_type(found.args[0], call.args[0]):
+    linear, add = linear_of(call), site.inner(call.args[0], "relax.add")
+    if linear is None or add is None or not same_type(add.args[0], call.args[0]):
         return None
-    shift = channel_vector(found.args[1], linear.rank, *linear.inputs)
+    shift = channel_vector(add.args[1], linear.rank, *linear.inputs)
     if shift is None:
         return None
-    answer, product = linear.response(shift), _product(linear, found.args[0], site)
+    answer, product = linear.response(shift), _product(linear, add.args[0], site)
     if isinstance(answer, str):
-        return _scale_before_shift(linear, found, product, shift, answer, site)
+        return _scale_before_shift(linear, add, product, shift, answer, site)
     why = _refusal([call.args[0]], site)
     if why is None and site.rw.ctx.options.accuracy == "exact":
         why = 'accuracy="exact": a shift folded through a sum of products would change what cancels'
     if why is not None:
         return site.rw.skip(why)
     site.take_over(call.args[0])
-    moved = None if product is None else _with_scaled_inputs(linear, product[1], product[0], [found.args[0]], site)
+    moved = None if product is None else _with_scaled_inputs(linear, product[1], product[0], [add.args[0]], site)
     site.rw.fire(f"a shift taken through the {linear.name} into its bias")
-    plain = Call(call.op, [found.args[0], call.args[1]], call.attrs, call.ty_args)
+    plain = Call(call.op, [add.args[0], call.args[1]], call.attrs, call.ty_args)
     bias = channel_constant(answer, linear.rank, linear.outputs[0], dtype_of(site.var))
     return relax.op.add(site.rw.emit(plain if moved is None else moved), bias)
 

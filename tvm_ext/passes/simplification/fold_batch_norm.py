@@ -78,8 +78,8 @@ def _plan(rw: Rewriter) -> dict[relax.Var, Callable[[Rewriter], Any]]:
 def _match(norm: BatchNorm, rw: Rewriter, readers: Readers) -> _Fold | str | None:
     """The fold for a batch norm; why not; or None if no convolution or matmul comes before it."""
     anchor, bias, shift = norm.data, None, norm.shift
-    if found := _bias_add(norm, rw):
-        anchor, vector = found
+    if bias_add := _bias_add(norm, rw):
+        anchor, vector = bias_add
         bias = norm.data
         with np.errstate(all="ignore"):
             shift = shift + vector * norm.scale

@@ -82,11 +82,11 @@ def _empty(binding: relax.VarBinding, rw: Rewriter) -> Any:
 
 def _resolved(rw: Rewriter, arg: Any) -> Any:
     """The constant, shape or tuple of constants that an argument stands for; else the argument."""
-    found = rw.definition(arg)
-    if isinstance(found, relax.Tuple):
-        fields = [rw.definition(f) for f in found.fields]
+    value = rw.definition(arg)
+    if isinstance(value, relax.Tuple):
+        fields = [rw.definition(f) for f in value.fields]
         return relax.Tuple(fields) if all(_is_leaf(f) for f in fields) else arg
-    return found if isinstance(found, GenericConst | relax.ShapeExpr) else arg
+    return value if isinstance(value, GenericConst | relax.ShapeExpr) else arg
 
 
 def _known_shape(call: Call, rw: Rewriter) -> Any:
@@ -177,16 +177,16 @@ def _as_constants(result: Any, types: list[tuple[tuple[int, ...], str]]) -> Any:
     got = [(a.shape, str(a.dtype)) for a in arrays]
     if got != types:
         raise NotEvaluated(f"numpy gives {got}, type inference says {types}")
-    made = [constant(a) for a in arrays]
-    return relax.Tuple(made) if isinstance(result, list) else made[0]
+    constants = [constant(a) for a in arrays]
+    return relax.Tuple(constants) if isinstance(result, list) else constants[0]
 
 
 def _item_of_constants(rw: Rewriter, source: Any, index: int) -> Any:
-    found = rw.definition(source)
-    if not isinstance(found, relax.Tuple) or not isinstance(found.fields[index], GenericConst):
+    value = rw.definition(source)
+    if not isinstance(value, relax.Tuple) or not isinstance(value.fields[index], GenericConst):
         return None
     rw.fire(f"item {index} of constants taken")
-    return found.fields[index]
+    return value.fields[index]
 
 
 def _with_shapes_inlined(call: Call, operands: list[Any], rw: Rewriter) -> Any:
@@ -229,8 +229,8 @@ def _all_read(var: relax.Var, rw: Rewriter, fits: Any) -> bool:
 
 def _one_value(expr: Any, rw: Rewriter) -> bool:
     """Whether an operand is a constant of which all elements are the same, or one in another type or shape."""
-    found = rw.definition(expr)
-    while op_name(found) in ("relax.astype", "relax.reshape"):
-        found = rw.definition(found.args[0])
-    view = view_of(found)
+    value = rw.definition(expr)
+    while op_name(value) in ("relax.astype", "relax.reshape"):
+        value = rw.definition(value.args[0])
+    view = view_of(value)
     return view is not None and view.size > 0 and bool((view == view.flat[0]).all())

@@ -47,11 +47,11 @@ def steps_read(rw: Rewriter) -> dict[relax.Var, Step]:
         for operand in {a for a in getattr(value, "args", ()) if isinstance(a, relax.Var)}:
             step = _read_of(value, operand, wanted)
             read[operand] = step if operand not in read else tuple(map(math.gcd, read[operand], step))  # type: ignore[assignment]
-    found: dict[relax.Var, Step] = {}
+    steps: dict[relax.Var, Step] = {}
     for var, value in bindings:
-        if read.get(var, _ALL) != _ALL and _saves(value, found):
-            found[var] = read[var]
-    return found
+        if read.get(var, _ALL) != _ALL and _saves(value, steps):
+            steps[var] = read[var]
+    return steps
 
 
 def _read_of(value: Any, operand: relax.Var, wanted: Step) -> Step:
@@ -62,11 +62,11 @@ def _read_of(value: Any, operand: relax.Var, wanted: Step) -> Step:
     return wanted if _is_elementwise(value) and _is_image(operand) else _ALL
 
 
-def _saves(value: Any, found: Mapping[relax.Var, Step]) -> bool:
+def _saves(value: Any, steps: Mapping[relax.Var, Step]) -> bool:
     """Whether less is computed of a value at fewer pixels: of a convolution, and of what is elementwise behind one."""
     if op_name(value) == _CONV:
         return _layouts_are_plain(value)
-    return _is_elementwise(value) and any(a in found for a in value.args if isinstance(a, relax.Var))
+    return _is_elementwise(value) and any(a in steps for a in value.args if isinstance(a, relax.Var))
 
 
 class _Mover:

@@ -49,8 +49,8 @@ def _activation(call: Call, site: Site) -> Any:
         x = others[0] if len(others) == 1 else None
         if len(parts) != 2 or not isinstance(x, relax.Var) or not site.same_type(x):
             continue
-        if (found := _gated(gate, x, site)) is not None:
-            return _scaled(found, scale, gate, x, site)
+        if (gated := _gated(gate, x, site)) is not None:
+            return _scaled(gated, scale, gate, x, site)
     return None
 
 
@@ -62,9 +62,9 @@ def _gated(gate: Any, x: relax.Var, site: Site) -> tuple[str, Any, float] | None
     if op_name(inner) != "relax.add":
         return None
     for name, nonlinear, argument, make in _GELUS:
-        for one, function in (inner.args, reversed(inner.args)):
+        for addend, function in (inner.args, reversed(inner.args)):
             curve = site.rw.definition(function)
-            if op_name(curve) != nonlinear or not _is_polynomial(one, x, (1.0,), site):
+            if op_name(curve) != nonlinear or not _is_polynomial(addend, x, (1.0,), site):
                 continue
             if _is_polynomial(curve.args[0], x, argument, site):
                 return name, make(x), 2.0
@@ -82,8 +82,8 @@ _GELUS: tuple[tuple[str, str, tuple[float, ...], Callable[[Any], Any]], ...] = (
 _DOUBLED = ("relax.nn.gelu", "relax.nn.gelu_tanh")
 
 
-def _scaled(found: tuple[str, Any, float], scale: float, gate: Any, x: relax.Var, site: Site) -> Any:
-    name, result, factor = found
+def _scaled(gated: tuple[str, Any, float], scale: float, gate: Any, x: relax.Var, site: Site) -> Any:
+    name, result, factor = gated
     if not site.sole(gate):
         return site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
     site.take_over(gate, x)
@@ -104,8 +104,8 @@ def _factors(expr: Any, site: Site) -> tuple[float, list[Any]]:
     if isinstance(value, float):
         return value, []
     if op_name(call) == "relax.multiply":
-        (one, left), (other, right) = (_factors(a, site) for a in call.args)
-        return one * other, [*left, *right]
+        (first, left), (other, right) = (_factors(a, site) for a in call.args)
+        return first * other, [*left, *right]
     return 1.0, [expr]
 
 
@@ -130,8 +130,8 @@ def _polynomial(expr: Any, x: relax.Var, site: Site) -> tuple[float, ...] | None
 def _combined(name: str, left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, ...] | None:
     if name in ("relax.add", "relax.subtract"):
         size, sign = max(len(left), len(right)), 1.0 if name == "relax.add" else -1.0
-        one, other = ([*c, *[0.0] * (size - len(c))] for c in (left, right))
-        return tuple(a + sign * b for a, b in zip(one, other, strict=True))
+        first, other = ([*c, *[0.0] * (size - len(c))] for c in (left, right))
+        return tuple(a + sign * b for a, b in zip(first, other, strict=True))
     if name == "relax.divide":
         return tuple(a / right[0] for a in left) if len(right) == 1 and right[0] else None
     if name == "relax.power":
@@ -152,9 +152,9 @@ def _product(left: tuple[float, ...] | None, right: tuple[float, ...]) -> tuple[
 
 def _is_polynomial(expr: Any, x: relax.Var, wanted: tuple[float, ...], site: Site) -> bool:
     """Whether `expr` is this polynomial of x, up to the rounding of constants in the dtype of x."""
-    found = _polynomial(expr, x, site)
-    if found is None or any(found[len(wanted) :]):
+    coefficients = _polynomial(expr, x, site)
+    if coefficients is None or any(coefficients[len(wanted) :]):
         return False
     tolerance = 16 * float(np.finfo(dtype_of(x)).eps)
-    given = [*found, *[0.0] * (len(wanted) - len(found))]
-    return all(math.isclose(a, b, rel_tol=tolerance, abs_tol=0.0) for a, b in zip(given, wanted, strict=False))
+    padded = [*coefficients, *[0.0] * (len(wanted) - len(coefficients))]
+    return all(math.isclose(a, b, rel_tol=tolerance, abs_tol=0.0) for a, b in zip(padded, wanted, strict=False))

@@ -60,13 +60,13 @@ def _attention(call: Call, site: Site) -> Any:
     softmax = site.inner(weights, "relax.nn.softmax")
     if softmax is None:
         return None
-    found = _scores(softmax, weights, site)
-    reason = found if isinstance(found, str) else _why_not(found, value, site)
-    if reason or isinstance(found, str):
+    scores = _scores(softmax, weights, site)
+    reason = scores if isinstance(scores, str) else _why_not(scores, value, site)
+    if reason or isinstance(scores, str):
         return site.rw.skip(f"no attention: {reason}")
-    for variable in (weights, *found.through):
+    for variable in (weights, *scores.through):
         site.take_over(variable)
-    return site.replaced(_build(found, value, site), f"attention of {len(found.masks)} masks, scale {found.scale:g}")
+    return site.replaced(_build(scores, value, site), f"attention of {len(scores.masks)} masks, scale {scores.scale:g}")
 
 
 def _scores(softmax: Call, weights: Any, site: Site) -> _Scores | str:

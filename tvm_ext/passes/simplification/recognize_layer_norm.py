@@ -53,32 +53,32 @@ def _divided(call: Call, site: Site) -> Any:
 def _multiplied(call: Call, site: Site) -> Any:
     """d * rsqrt(variance), d * (1 / sqrt(variance)), factors in any order"""
     for deviation, inverse in (call.args, reversed(call.args)):
-        found = site.rw.definition(inverse)
-        if op_name(found) == "relax.divide" and scalar_of(found.args[0]) == 1:
-            root = site.rw.definition(found.args[1])
-            found = root if op_name(root) == "relax.sqrt" else None
-        elif op_name(found) != "relax.rsqrt":
+        value = site.rw.definition(inverse)
+        if op_name(value) == "relax.divide" and scalar_of(value.args[0]) == 1:
+            root = site.rw.definition(value.args[1])
+            value = root if op_name(root) == "relax.sqrt" else None
+        elif op_name(value) != "relax.rsqrt":
             continue
-        if found is not None and (new := _normalized(deviation, found.args[0], site)) is not None:
+        if value is not None and (new := _normalized(deviation, value.args[0], site)) is not None:
             return new
     return None
 
 
 def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
-    found = _variance(variance, site)
-    if found is None or not found.deviation.same_as(deviation):
+    parts = _variance(variance, site)
+    if parts is None or not parts.deviation.same_as(deviation):
         return None
-    x = _centred(deviation, found.axes, site)
+    x = _centred(deviation, parts.axes, site)
     shape = shape_of(x) if x is not None else None
     if shape is None or not site.same_type(x):
         return None
-    if (why := _refusal(found, shape, dtype_of(x))) is not None:
+    if (why := _refusal(parts, shape, dtype_of(x))) is not None:
         return site.rw.skip(why)
-    one, zero = (constant(np.full([shape[a] for a in found.axes], v, dtype_of(x))) for v in (1, 0))
+    one, zero = (constant(np.full([shape[a] for a in parts.axes], v, dtype_of(x))) for v in (1, 0))
     site.take_over(deviation, x)
     site.take_over(variance, x)
-    site.rw.fire(f"made one layer_norm over dimensions {list(found.axes)}")
-    return relax.op.nn.layer_norm(x, one, zero, list(found.axes), found.epsilon)
+    site.rw.fire(f"made one layer_norm over dimensions {list(parts.axes)}")
+    return relax.op.nn.layer_norm(x, one, zero, list(parts.axes), parts.epsilon)
 
 
 def _variance(expr: Any, site: Site) -> _Variance | None:
@@ -118,31 +118,31 @@ def _centred(deviation: Any, axes: tuple[int, ...], site: Site) -> Any:
     return call.args[0]
 
 
-def _refusal(found: _Variance, shape: tuple[int, ...], dtype: str) -> str | None:
+def _refusal(parts: _Variance, shape: tuple[int, ...], dtype: str) -> str | None:
     rank = len(shape)
     if dtype not in _TYPES:
         return f"a normalization of {dtype}: layer_norm takes {' and '.join(_TYPES)}"
-    if list(found.axes) != list(range(rank - len(found.axes), rank)):
-        return f"a normalization over dimensions {list(found.axes)} of {rank}: layer_norm takes the last ones"
-    if not (found.epsilon >= 0 and math.isfinite(found.epsilon)):
-        return f"a normalization with an epsilon of {found.epsilon:g}"
+    if list(parts.axes) != list(range(rank - len(parts.axes), rank)):
+        return f"a normalization over dimensions {list(parts.axes)} of {rank}: layer_norm takes the last ones"
+    if not (parts.epsilon >= 0 and math.isfinite(parts.epsilon)):
+        return f"a normalization with an epsilon of {parts.epsilon:g}"
     return None
 
 
 # ------------------------------------------------------------ weight and bias
 def _weighted(call: Call, site: Site) -> Any:
     """layer_norm(x, g, b) * c"""
-    if (found := _norm_and_constant(call, site)) is None:
+    if (parts := _norm_and_constant(call, site)) is None:
         return None
-    norm, gamma, beta, c = found
+    norm, gamma, beta, c = parts
     return _with(norm, gamma * c, beta * c, "weight", call, site)
 
 
 def _shifted(call: Call, site: Site) -> Any:
     """layer_norm(x, g, b) + c"""
-    if (found := _norm_and_constant(call, site)) is None:
+    if (parts := _norm_and_constant(call, site)) is None:
         return None
-    norm, gamma, beta, c = found
+    norm, gamma, beta, c = parts
     return _with(norm, gamma, beta + c, "bias", call, site)
 
 

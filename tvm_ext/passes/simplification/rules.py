@@ -37,8 +37,8 @@ class Site:
 
     def inner(self, expr: Any, name: str) -> Any:
         """The call of operator `name` that the variable `expr` is bound to, else None."""
-        found = self.rw.definition(expr)
-        return found if op_name(found) == name else None
+        value = self.rw.definition(expr)
+        return value if op_name(value) == name else None
 
     def sole(self, expr: Any) -> bool:
         """Whether the variable `expr` (and what it is another name for) has a single reader."""

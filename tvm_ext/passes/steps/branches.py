@@ -31,16 +31,16 @@ def meeting(
     Returns:
         Variables in order; empty if the ways do not meet, or meet behind something that may not join.
     """
-    found: list[relax.Var] = []
+    between: list[relax.Var] = []
     pending = set(uses.get(value, ()))
-    while pending and None not in pending and len(found) < _LARGEST:
+    while pending and None not in pending and len(between) < _LARGEST:
         first = min(pending, key=lambda var: position[var])
         assert first is not None
         if not joins(first):
             return ()
         pending.remove(first)
-        found.append(first)
+        between.append(first)
         if not pending:
-            return tuple(found)
+            return tuple(between)
         pending.update(uses.get(first, ()))
     return ()

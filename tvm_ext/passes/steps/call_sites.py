@@ -13,15 +13,15 @@ def note_call_sites(mod: IRModule, ctx: CompileContext) -> None:
     """Put the call sites of `main` into `ctx.kernels`, for the report."""
     bindings = main_bindings(mod)
     items = _items(bindings)
-    made: dict[str, set[int]] = {}  # variable -> the calls whose results are in it
+    sources: dict[str, set[int]] = {}  # variable -> the calls whose results are in it
     order = 0
     for binding in bindings:
         name, value = binding.var.name, binding.value
-        reads = sorted({one for source in nodes_of(value, relax.Var) for one in made.get(source.name, ())})
-        made[name] = set(reads)
+        reads = sorted({call for source in nodes_of(value, relax.Var) for call in sources.get(source.name, ())})
+        sources[name] = set(reads)
         if op_name(value) != "relax.call_tir":
             continue
-        made[name] = {order}
+        sources[name] = {order}
         writes = tuple(_written(var, ctx) for var in items.get(name, [binding.var]))
         site = CallSite(order, ctx.provenance.of(name), tuple(reads), writes)
         ctx.kernels[value.args[0].name_hint].sites.append(site)

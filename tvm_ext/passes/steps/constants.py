@@ -42,9 +42,9 @@ def filled_with(expr: Any, value: float) -> bool:
     return bool((view == value).all())
 
 
-def same_type(one: Any, other: Any) -> bool:
+def same_type(first: Any, other: Any) -> bool:
     """Whether two expressions have the same dtype and shape, symbolic dimensions included."""
-    return bool(tvm_ffi.structural_equal(one.ty, other.ty))
+    return bool(tvm_ffi.structural_equal(first.ty, other.ty))
 
 
 def channel_vector(expr: Any, rank: int, axis: int, channels: int) -> np.ndarray | None:

@@ -34,8 +34,8 @@ class Linear:
 
     def with_weight(self, weight: GenericConst, data: Any = None) -> Call:
         """The call with another weight (and other data)."""
-        given = self.call.args[0] if data is None else data
-        return Call(self.call.op, [given, weight], self.call.attrs, self.call.ty_args)
+        operand = self.call.args[0] if data is None else data
+        return Call(self.call.op, [operand, weight], self.call.attrs, self.call.ty_args)
 
     def scaled_outputs(self, scale: np.ndarray) -> GenericConst | str:
         """The weight whose result is `scale` times this one's, per output channel; or why there is none."""

@@ -55,12 +55,12 @@ def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product,
         dict(ctx.options.keep_float32),
         STORED_IN[ctx.options.precision],
     )
-    found = []
+    products = []
     for binding in bindings:
         if of(op_name(binding.value)).multiplied and dtype_of(binding.var) == "float32":
             product = Product(binding.var, binding.value, ctx.provenance.of(binding.var.name))
-            found.append(Product(product.var, product.call, product.nodes, facts.why_kept(product)))
-    return tuple(found)
+            products.append(Product(product.var, product.call, product.nodes, facts.why_kept(product)))
+    return tuple(products)
 
 
 @dataclass(frozen=True)

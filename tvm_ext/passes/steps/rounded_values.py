@@ -57,37 +57,37 @@ class Roundings:
 
 def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]) -> Roundings:
     """The values to round, for products of which some are lowered."""
-    graph, found = _Graph(mod["main"]), Roundings(weights=_narrow_weights(mod["main"], ctx))
+    graph, roundings = _Graph(mod["main"]), Roundings(weights=_narrow_weights(mod["main"], ctx))
     lowered = [product for product in products if not product.kept]
     for product in lowered:
         for operand in product.operands:
             if isinstance(operand, relax.Var):
-                _round_operand(operand, product.var, f"an operand of {product.name}", graph, found)
-    made = {product.var.name: product for product in lowered}
-    for var in list(found.values):
-        if not ctx.provenance.narrow(var.name) and graph.sensitive_reader(var, made, found.values):
-            del found.values[var]
-            found.copies[var] = graph.takers[var]
+                _round_operand(operand, product.var, f"an operand of {product.name}", graph, roundings)
+    by_name = {product.var.name: product for product in lowered}
+    for var in list(roundings.values):
+        if not ctx.provenance.narrow(var.name) and graph.sensitive_reader(var, by_name, roundings.values):
+            del roundings.values[var]
+            roundings.copies[var] = graph.takers[var]
     for var, members, among_kernels in _in_memory(mod, ctx):
-        maker = next((made[name] for name in members if name in made), None)
-        if var in found.values or dtype_of(var) != "float32" or var in graph.outputs:
+        maker = next((by_name[name] for name in members if name in by_name), None)
+        if var in roundings.values or dtype_of(var) != "float32" or var in graph.outputs:
             continue
         if among_kernels and (narrow := ctx.provenance.narrow(var.name)) and not graph.is_decode(var):
-            found.stated[var] = narrow
+            roundings.stated[var] = narrow
             continue
         if maker is None:
             continue
-        reason = graph.sensitive_reader(var, made, found.values)
+        reason = graph.sensitive_reader(var, by_name, roundings.values)
         if reason:
-            found.left[var] = reason
+            roundings.left[var] = reason
         else:
-            found.values[var] = f"{maker.name} makes it, and all that read it pass a rounding on as it is"
-    return found
+            roundings.values[var] = f"{maker.name} makes it, and all that read it pass a rounding on as it is"
+    return roundings
 
 
 def _narrow_weights(function: relax.Function, ctx: CompileContext) -> dict[relax.Var, str]:
     """Matmuls that stream their constant -> the narrow type that the model has it in."""
-    found: dict[relax.Var, str] = {}
+    dtypes: dict[relax.Var, str] = {}
     kinds = sorted({ctx.provenance.narrow(b.var.name) for b in bindings_of(function)} - {""})
     for binding in bindings_of(function) if kinds else ():
         value, rows = binding.value, math.prod((shape_of(binding.var) or (0,))[:-1])
@@ -98,24 +98,24 @@ def _narrow_weights(function: relax.Function, ctx: CompileContext) -> dict[relax
             continue
         exact = [kind for kind in kinds if np.array_equal(rounded(weight, kind).astype(np.float32), weight)]
         if exact:
-            found[binding.var] = exact[0]
-    return found
+            dtypes[binding.var] = exact[0]
+    return dtypes
 
 
-def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, found: Roundings) -> None:
+def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, roundings: Roundings) -> None:
     """Round the values that an operand's elements are of, where they are computed; a copy of what lies in memory as
     integers, behind the movements between."""
     if var in graph.inputs or var in graph.outputs or var in graph.dequantized:
-        found.copies.setdefault(var, set()).add(reader)
+        roundings.copies.setdefault(var, set()).add(reader)
         return
     if (var, reader) in graph.walked:
         return
     graph.walked.add((var, reader))
     mover, sources = graph.sources(var)
     for source in sources:
-        _round_operand(source, mover, why, graph, found)
+        _round_operand(source, mover, why, graph, roundings)
     if not sources:
-        found.values.setdefault(var, why)
+        roundings.values.setdefault(var, why)
         graph.takers.setdefault(var, set()).add(reader)
 
 
@@ -188,8 +188,8 @@ class _Graph:
         value = self._defs.get(mover)
         if not is_movement(value) or isinstance(value, TupleGetItem):
             return var, ()
-        found = moved(value)
-        return mover, found if all(isinstance(one, relax.Var) for one in found) else ()
+        operands = moved(value)
+        return mover, operands if all(isinstance(operand, relax.Var) for operand in operands) else ()
 
     def sensitive_reader(self, var: relax.Var, lowered: Mapping[str, Product], rounded: Container[relax.Var]) -> str:
         """A reader for which the value must stay float32, through what is elementwise; "" if there is none."""

@@ -54,15 +54,15 @@ def check_row_wise(pair: Pair, provenance: Provenance, model: str, fix: str) -> 
     Raises:
         UnsupportedError: it does not; names the node, its operator and the reason.
     """
-    one, other = (bindings_of(mod["main"]) for mod in pair.modules)
+    first, other = (bindings_of(mod["main"]) for mod in pair.modules)
     checker = _Checker(pair)
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(first, other, strict=False):
         try:
             checker.binding(a, b)
         except NotRowWise as reason:
             node = f"node {', '.join(provenance.of(a.var.name)) or a.var.name!r} ({_what(a.value)})"
             raise UnsupportedError(f"{model}: {node} does not compute each row by itself: {reason}", fix=fix) from None
-    if len(one) != len(other):
+    if len(first) != len(other):
         raise UnsupportedError(f"{model}: it has other operators for another size of its batch", fix=fix)
 
 
@@ -76,13 +76,13 @@ class _Checker:
     def __init__(self, pair: Pair) -> None:
         self._modules, self._sizes = pair.modules, pair.sizes
 
-    def binding(self, one: Any, other: Any) -> None:
+    def binding(self, first: Any, other: Any) -> None:
         """Check one binding.
 
         Raises:
             NotRowWise: with the reason.
         """
-        a, b = one.value, other.value
+        a, b = first.value, other.value
         if _what(a) != _what(b):
             raise NotRowWise(f"{_what(a)} stands here for {self._sizes[0]} rows, {_what(b)} for {self._sizes[1]}")
         if isinstance(a, relax.Var | GenericConst | relax.Tuple | TupleGetItem):
@@ -116,15 +116,15 @@ class _Checker:
 
     def _operands(self, a: Call, b: Call) -> list[Cut]:
         """How the tensors among the arguments are cut; numbers and sizes among them must be equal."""
-        found: list[Cut] = []
+        cuts: list[Cut] = []
         for x, y in zip(a.args, b.args, strict=True):
             xs, ys = ((v.fields if isinstance(v, relax.Tuple) else [v]) for v in (x, y))
             if len(xs) != len(ys):
                 raise NotRowWise("the number of its arguments depends on the number of rows")
             for field, twin in zip(xs, ys, strict=True):
                 if isinstance(getattr(field, "ty", None), relax.TensorType):
-                    found.append(self._cut(field, twin))
-        return found
+                    cuts.append(self._cut(field, twin))
+        return cuts
 
     def _same_attributes(self, a: Call, b: Call) -> None:
         plain = [[v for v in call.args if not _holds_tensors(v)] for call in (a, b)]
@@ -156,17 +156,17 @@ class _Checker:
                 raise NotRowWise("it reads a constant that depends on the number of rows")
         return cut
 
-    def _between(self, one: Sequence[int] | None, other: Sequence[int] | None) -> Cut:
-        if one is None or other is None or len(one) != len(other):
+    def _between(self, first: Sequence[int] | None, other: Sequence[int] | None) -> Cut:
+        if first is None or other is None or len(first) != len(other):
             raise NotRowWise("its number of dimensions is not known, or depends on the number of rows")
-        differ = [axis for axis, (x, y) in enumerate(zip(one, other, strict=True)) if x != y]
+        differ = [axis for axis, (x, y) in enumerate(zip(first, other, strict=True)) if x != y]
         if not differ:
             return None
-        each = [divmod(shape[differ[0]], n) for shape, n in zip((one, other), self._sizes, strict=True)]
+        each = [divmod(shape[differ[0]], n) for shape, n in zip((first, other), self._sizes, strict=True)]
         if len(differ) > 1 or each[0] != each[1] or each[0][1]:
-            sizes = " and ".join(f"{list(s)} for {n} rows" for s, n in zip((one, other), self._sizes, strict=True))
+            sizes = " and ".join(f"{list(s)} for {n} rows" for s, n in zip((first, other), self._sizes, strict=True))
             raise NotRowWise(f"its shape is no multiple of the rows: {sizes}")
-        return Rows(differ[0], each[0][0], tuple(one))
+        return Rows(differ[0], each[0][0], tuple(first))
 
     @staticmethod
     def _text(operands: Sequence[Cut]) -> str:

@@ -143,8 +143,8 @@ class Movement:
         name = op_name(value)
         if name == "relax.concat":
             return _concat(value, site)
-        one = isinstance(value, Call) and not isinstance(value.ty, relax.TupleType) and value.args
-        decode = decode_of(value.args[0], site.rw) if one and _axis_after(value) is not None else None
+        single = isinstance(value, Call) and not isinstance(value.ty, relax.TupleType) and value.args
+        decode = decode_of(value.args[0], site.rw) if single and _axis_after(value) is not None else None
         if decode is None:
             return None
         moved = _OTHERWISE.get(name, _as_it_is)(value, decode)
@@ -167,8 +167,8 @@ class Movement:
 
 def _concat(call: Call, site: Site) -> Any:
     operands = list(getattr(site.rw.definition(call.args[0]), "fields", ()))
-    found = [decode_of(operand, site.rw) for operand in operands]
-    decodes = [d for d in found if d is not None]
+    known = [decode_of(operand, site.rw) for operand in operands]
+    decodes = [d for d in known if d is not None]
     if not decodes:
         return None
     if len(decodes) < len(operands) or not all(d.same(decodes[0]) for d in decodes):

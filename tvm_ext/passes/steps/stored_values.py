@@ -87,10 +87,10 @@ class Conversion:
         return int(steps) + start
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one.same_as(other):
+def _equal(first: Any, other: Any) -> bool:
+    if first.same_as(other):
         return True
-    left, right = view_of(one), view_of(other)
+    left, right = view_of(first), view_of(other)
     if left is None or right is None or left.dtype != right.dtype:
         return False
     return left.size == right.size and bool((left.reshape(-1) == right.reshape(-1)).all())

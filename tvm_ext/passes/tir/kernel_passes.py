@@ -44,8 +44,8 @@ def _any_address() -> tvm.transform.Pass:
             if hasattr(var.ty, "data_alignment")
         }  # fmt: skip
         body = substituted(kernel.body, new)
-        made = tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
-        return made.with_attr({"global_symbol": name, _LOOPS: True})
+        kernel_ = tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
+        return kernel_.with_attr({"global_symbol": name, _LOOPS: True})
 
     @tvm.transform.module_pass(opt_level=0, name="tvm_ext.AnyAddress")
     def apply(mod: IRModule, _: object) -> IRModule:

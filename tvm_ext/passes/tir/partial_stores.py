@@ -48,10 +48,10 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
     if body is None or mentions(body, old):
         return None
     params = [*kernel.params[:data], *kernel.params[data + 1 :]]
-    made = tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs).without_attr(RECIPE)
+    partial = tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs).without_attr(RECIPE)
     if (extents := extents_of(kernel)) is not None:  # those of parameters are read by their numbers
-        made = made.with_attr({EXTENTS: [extent for number, extent in enumerate(extents) if number != data]})
-    return made
+        partial = partial.with_attr({EXTENTS: [extent for number, extent in enumerate(extents) if number != data]})
+    return partial
 
 
 def _copies(stmt: Any, old: Any, out: Any) -> Iterator[Any]:
@@ -61,9 +61,9 @@ def _copies(stmt: Any, old: Any, out: Any) -> Iterator[Any]:
     elif isinstance(stmt, tirx.AttrStmt):
         yield from _copies(stmt.body, old, out)
     elif isinstance(stmt, tirx.SeqStmt):
-        for one in stmt.seq:
-            if mentions(one, out):
-                yield from [one] if _is_copy(one, old, out) else _copies(one, old, out)
+        for inner in stmt.seq:
+            if mentions(inner, out):
+                yield from [inner] if _is_copy(inner, old, out) else _copies(inner, old, out)
                 return
 
 
@@ -98,16 +98,16 @@ def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     choice = _choice(store.value) if isinstance(store, tirx.BufferStore) and store.buffer.same_as(out) else None
     if choice is None or not _is_elementwise(blocks[0], store) or not _is_closed(store, blocks[0], kernel):
         return None
-    fixed = {one.var: tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars if int(one.dom.extent) <= 1}
+    fixed = {axis.var: tirx.IntImm(axis.var.ty.dtype, 0) for axis in blocks[0].iter_vars if int(axis.dom.extent) <= 1}
     condition, new, kept = (substituted(expr, fixed) for expr in choice)
     indices = [substituted(index, fixed) for index in store.indices]
     if _loads(new, old, indices):
         condition, new, kept = tirx.Not(condition), kept, new
-    axes = [one for one in blocks[0].iter_vars if int(one.dom.extent) > 1]
-    outer = [one for one in axes if mentions(condition, one.var)]
+    axes = [axis for axis in blocks[0].iter_vars if int(axis.dom.extent) > 1]
+    outer = [axis for axis in axes if mentions(condition, axis.var)]
     if not _loads(kept, old, indices) or (axes and mentions(condition, axes[-1].var)):
         return None
-    inner = _nest([one for one in axes if one not in outer], tirx.BufferStore(out, new, indices), vector=True)
+    inner = _nest([axis for axis in axes if axis not in outer], tirx.BufferStore(out, new, indices), vector=True)
     return _nest(outer, tirx.IfThenElse(condition, inner, None))
 
 
@@ -122,15 +122,15 @@ def _choice(value: Any) -> tuple[Any, Any, Any] | None:
 
 def _is_elementwise(block: Any, store: Any) -> bool:
     """Whether a block stores an element a point of its space: its variables are data-parallel, and the indices."""
-    parallel = all(int(one.iter_type) == tirx.IterVar.DataPar and int(one.dom.min) == 0 for one in block.iter_vars)
+    parallel = all(int(axis.iter_type) == tirx.IterVar.DataPar and int(axis.dom.min) == 0 for axis in block.iter_vars)
     indices = [index for index in store.indices if isinstance(index, Var)]
-    every = all(int(one.dom.extent) == 1 or any(i.same_as(one.var) for i in indices) for one in block.iter_vars)
+    every = all(int(axis.dom.extent) == 1 or any(i.same_as(axis.var) for i in indices) for axis in block.iter_vars)
     return parallel and every and block.init is None
 
 
 def _is_closed(store: Any, block: Any, kernel: tirx.PrimFunc) -> bool:
     """Whether a store reads parameters of its kernel alone, and variables of its block."""
-    known = {*kernel.params, *(one.var for one in block.iter_vars)}
+    known = {*kernel.params, *(axis.var for axis in block.iter_vars)}
     return known.issuperset(nodes_of(store, Var))
 
 

@@ -56,8 +56,8 @@ def run_on_kernels(passes: Iterable[KernelPass], mod: IRModule, ctx: CompileCont
     Raises:
         BuildError: as :func:`on_all_cores`.
     """
-    on = [one for one in passes if one.name not in ctx.switches.passes]
-    for part in [on] if ctx.instruments.watch is None else [[one] for one in on]:
+    on = [step for step in passes if step.name not in ctx.switches.passes]
+    for part in [on] if ctx.instruments.watch is None else [[step] for step in on]:
         reports: list[list[PassReport]] = []
 
         def work(
@@ -71,8 +71,8 @@ def run_on_kernels(passes: Iterable[KernelPass], mod: IRModule, ctx: CompileCont
         shares = on_all_cores(mod, work, ctx.kernels)
         mod = with_functions(mod, {name: kernel for share in shares for name, kernel in kernels_of(share).items()})
         note_reports(ctx, reports)
-        for one in part:
-            ctx.instruments.see(one.name, mod, ctx)
+        for step in part:
+            ctx.instruments.see(step.name, mod, ctx)
     return mod
 
 
@@ -80,9 +80,9 @@ def note_reports(ctx: CompileContext, shares: Iterable[Sequence[PassReport]]) ->
     """Add one report a pass to the context, of those of each share: how many kernels it changed, seconds of all
     threads together."""
     for told in zip(*shares, strict=True):
-        count = sum(len(one.fired) for one in told)
+        count = sum(len(report.fired) for report in told)
         fired = (Event(f"{count} kernel{'s' * (count > 1)}", "rewritten"),) if count else ()
-        ctx.reports.append(PassReport(told[0].name, fired, (), sum(one.seconds for one in told)))
+        ctx.reports.append(PassReport(told[0].name, fired, (), sum(report.seconds for report in told)))
 
 
 def _culprit(

@@ -20,7 +20,7 @@ def hook_of(inspect: Inspector) -> Callable[[str, bool, Sequence[Any]], None]:
 
     def look(name: str, before: bool, arguments: Sequence[Any]) -> None:
         if not name.startswith(BUILTIN):
-            inspect(name, before, [array_over(one) for one in arguments if hasattr(one, "data_ptr")])
+            inspect(name, before, [array_over(argument) for argument in arguments if hasattr(argument, "data_ptr")])
 
     return look
 

@@ -132,13 +132,13 @@ class StateSession:
         rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
         in_place = _updated(metadata, rows)
         pairs = {name: (outputs[output], inputs[name]) for name, output in taken.items()}
-        made = {name: _kept(metadata, *pair, rows, pair in in_place) for name, pair in pairs.items()}
-        arrays = zeros([(one.sizes, one.numpy_dtype) for _, specs in made.values() for one in specs])
+        makers = {name: _kept(metadata, *pair, rows, pair in in_place) for name, pair in pairs.items()}
+        arrays = zeros([(own.sizes, own.numpy_dtype) for _, specs in makers.values() for own in specs])
         for array in arrays:
             lend(array)
         memory = iter(arrays)
         self._states: dict[str, _State | _Growing] = {
-            name: make(*itertools.islice(memory, len(specs))) for name, (make, specs) in made.items()
+            name: make(*itertools.islice(memory, len(specs))) for name, (make, specs) in makers.items()
         }
         #: Values of a step, but for what is fed; and, where all states are updated in place, memory of outputs.
         self._values: list[Any] = [None] * len(inputs)

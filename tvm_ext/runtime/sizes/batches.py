@@ -51,8 +51,8 @@ def run_composed(
         rows: size of the batch.
         into: one an output: memory for all its rows; None for memory of its own.
     """
-    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) if given is None
-               else given for o, given in zip(outputs, into or [None] * len(outputs), strict=True)]  # fmt: skip
+    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) if lent is None
+               else lent for o, lent in zip(outputs, into or [None] * len(outputs), strict=True)]  # fmt: skip
     start = 0
     for size in sizes:
         stop = min(start + size, rows)
@@ -66,12 +66,12 @@ def run_composed(
             values = function.call(fed, written)
         finally:
             IN_FRONT.reset(token)
-        for i, made in enumerate(values):
+        for i, value in enumerate(values):
             place = places[i]
             if place is None:  # it does not depend on the rows
-                results[i] = made
-            elif made is not place:
-                np.copyto(place, _part(made, outputs[i], 0, stop - start))
+                results[i] = value
+            elif value is not place:
+                np.copyto(place, _part(value, outputs[i], 0, stop - start))
         start = stop
     return [result for result in results if result is not None]
 

@@ -125,8 +125,8 @@ class _Memory:
             (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
             for number, spec in enumerate(inputs)
         ]
-        made = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
-        return cls(taken, sizes, [one if function.takes(index, one) else None for index, one in enumerate(made)])
+        memory = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
+        return cls(taken, sizes, [array if function.takes(i, array) else None for i, array in enumerate(memory)])
 
 
 @dataclass(frozen=True)

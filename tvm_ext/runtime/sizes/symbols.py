@@ -85,10 +85,10 @@ def multiple_of_symbol(dim: str) -> tuple[int, str]:
     Raises:
         ValueError: the text is no symbolic dimension.
     """
-    found = _SYMBOLIC.fullmatch(dim)
-    if found is None:
+    match = _SYMBOLIC.fullmatch(dim)
+    if match is None:
         raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
-    return int(found[1] or 1), found[2]
+    return int(match[1] or 1), match[2]
 
 
 _OPERATORS: Mapping[type, Callable[[int, int], int]] = {

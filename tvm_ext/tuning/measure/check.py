@@ -72,7 +72,7 @@ class Rounding:
         if dtype not in _UNITS:
             return metrics.TOLERANCES.get(dtype, 0.0)
         sums = (self.length + _EPILOGUE) * _UNITS[dtype]
-        narrowed = sum(self.narrowed.get(one, 0) * unit for one, unit in UNIT_ROUNDOFF.items())
+        narrowed = sum(self.narrowed.get(dtype_, 0) * unit for dtype_, unit in UNIT_ROUNDOFF.items())
         return max(sums, 0.0 if self.exact else TRANSFORMED) + narrowed
 
     def ties(self, dtype: str, size: int) -> int:
@@ -125,8 +125,8 @@ def compare(got: np.ndarray, want: np.ndarray, span: float, rounding: Rounding) 
         ties = rounding.ties(want.dtype.name, want.size)
         if ties and error * span <= 1 and np.count_nonzero(got != want) <= ties:
             return error, ""
-    found = metrics.compare("output", got, want, bound)
-    return found.of_range if math.isfinite(found.of_range) else None, found.reason
+    metric = metrics.compare("output", got, want, bound)
+    return metric.of_range if math.isfinite(metric.of_range) else None, metric.reason
 
 
 def _largest(got: np.ndarray, want: np.ndarray) -> float:

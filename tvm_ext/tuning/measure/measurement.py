@@ -3,13 +3,16 @@
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...core.errors import TvmExtError
 from ...core.recipe import Config
+from ...core.records.record import Record
+from ...core.records.task_key import TaskKey
 
 #: Answer of a worker that found no machine that runs its kernels; it is no error of the candidate.
 NO_SERVER = "no server"
@@ -51,6 +54,20 @@ class Measurement:
         """Seconds: the median repeat; infinite if there is no time."""
         return statistics.median(self.costs) if self.costs else math.inf
 
+    def record(
+        self, task: TaskKey, recipe: str, version: int, config: Config, machine: Mapping[str, Any], session: str,
+        **drawn: Any,
+    ) -> Record:  # fmt: skip
+        """The row of a log, written now.
+
+        Args:
+            task, recipe, version, config, machine, session: as in a :class:`tvm_ext.core.records.record.Record`.
+            **drawn: `kinds` and `index` of a configuration that was drawn from a space.
+        """
+        outcome = (self.costs, self.error, self.detail, self.check, self.discarded)
+        times = (round(time.time(), 6), round(self.seconds, 6))
+        return Record(task, recipe, version, config, *outcome, machine, session, *times, **drawn)
+
 
 class Measurer(Protocol):
     """Builds, checks and times candidates: on this machine, or on many."""
@@ -61,10 +78,10 @@ class Measurer(Protocol):
 
 
 @contextlib.contextmanager
-def measuring(given: Measurer | None, make: Callable[[], AbstractContextManager[Measurer]]) -> Iterator[Measurer]:
+def measuring(measurer: Measurer | None, make: Callable[[], AbstractContextManager[Measurer]]) -> Iterator[Measurer]:
     """The measurer of a caller, which stays open, or one of our own for as long as it is needed."""
-    if given is not None:
-        yield given
+    if measurer is not None:
+        yield measurer
         return
     with make() as own:
         yield own

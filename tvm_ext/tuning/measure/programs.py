@@ -169,16 +169,16 @@ class ModuleProgram(Program):
 
     def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
         function = _only_function(tvm.ir.load_json(candidate["module"]))
-        expected, found = ([(a.shape, a.dtype) for a in _arguments(f)] for f in (self._function, function))
-        sizes = ([(math.prod(shape), dtype) for shape, dtype in one] for one in (expected, found))
+        expected, actual = ([(a.shape, a.dtype) for a in _arguments(f)] for f in (self._function, function))
+        sizes = ([(math.prod(shape), dtype) for shape, dtype in pairs] for pairs in (expected, actual))
         if not all(a == b for a, b in itertools.zip_longest(*sizes)):  # `transform_layout` may give other dimensions
-            raise ValueError(f"the schedule changed the function's arguments: {found}, expected {expected}")
+            raise ValueError(f"the schedule changed the function's arguments: {actual}, expected {expected}")
         return Kernel(function, tuple(Layout.plain(len(a.shape)) for a in self.arguments))
 
     def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        given = iter(inputs)
+        values = iter(inputs)
         tensors = [
-            tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(given))
+            tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(values))
             for a in self.arguments
         ]
         compile_kernels({"main": self._function}, _here(self._machine), scheduled=False)["main"](*tensors)
@@ -200,10 +200,10 @@ def add_recipes(more: Iterable[Recipe]) -> None:
 
 
 def _recipe(name: str) -> Recipe:
-    found = {recipe.name: recipe for recipe in (*recipes(), *_added)}
-    if name not in found:
-        raise ValueError(f"no recipe {name!r}: there are {', '.join(found)}")
-    return found[name]
+    known = {recipe.name: recipe for recipe in (*recipes(), *_added)}
+    if name not in known:
+        raise ValueError(f"no recipe {name!r}: there are {', '.join(known)}")
+    return known[name]
 
 
 def _only_function(mod: IRModule) -> tirx.PrimFunc:

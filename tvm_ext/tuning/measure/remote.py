@@ -124,8 +124,8 @@ class RemoteWorkbench(Workbench):
         kernel = session.load_module(name)
         if needs_tiles(self._machine.features) and (refused := tiles.refusal(request_of(kernel, device))):
             raise Failed(NO_SERVER, f"a server under key {self._fleet.key!r}: {refused}")
-        given = {**self._given(built.task, built.layouts), **outputs}
-        tensors = {index: tvm.runtime.tensor(bits_of(array), device) for index, array in given.items()}
+        arrays = {**self._given(built.task, built.layouts), **outputs}
+        tensors = {index: tvm.runtime.tensor(bits_of(array), device) for index, array in arrays.items()}
         arguments = [tensors[index] for index in sorted(tensors)]
 
         def seconds(repeat: int) -> tuple[float, ...]:

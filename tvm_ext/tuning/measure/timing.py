@@ -46,9 +46,9 @@ def timed(
         function(*first)
     costs: list[float] = []
     while len(costs) < repeats.count and sum(costs) < repeats.seconds:
-        given = next(following)
+        next_arguments = next(following)
         start = time.perf_counter()
-        function(*given)
+        function(*next_arguments)
         costs.append(time.perf_counter() - start)
         if len(costs) == 1 and costs[0] > DISCARD * best:
             return tuple(costs), True

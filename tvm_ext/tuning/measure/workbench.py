@@ -166,10 +166,10 @@ class Workbench:
     def _calls(self, built: Built, outputs: Mapping[int, np.ndarray]) -> list[list[Any]]:
         """Arguments of one call after the other: constants from cold copies, everything else the same."""
         arguments = self._tasks[built.task].program.arguments
-        given = {**self._given(built.task, built.layouts), **outputs}
+        arrays = {**self._given(built.task, built.layouts), **outputs}
         constant = [i for i, argument in enumerate(arguments) if argument.constant]
-        copies = self._copies.of([given[i] for i in constant], self._repeats.count + 1)
-        warm = {i: lent(array) for i, array in given.items() if i not in constant}
+        copies = self._copies.of([arrays[i] for i in constant], self._repeats.count + 1)
+        warm = {i: lent(array) for i, array in arrays.items() if i not in constant}
         calls = []
         for copy in copies:
             tensors = {**warm, **{i: lent(array) for i, array in zip(constant, copy, strict=True)}}

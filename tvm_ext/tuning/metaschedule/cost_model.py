@@ -47,5 +47,5 @@ def train_with(model: Any, context: TuneContext, records: list[TuningRecord]) ->
     step = max(1, -(-len(records) // _MOST_REPLAYED))
     some = records[::step]
     if some:
-        candidates = [one.as_measure_candidate() for one in some]
-        model.update(context, candidates, [RunnerResult(one.run_secs, None) for one in some])
+        candidates = [record.as_measure_candidate() for record in some]
+        model.update(context, candidates, [RunnerResult(record.run_secs, None) for record in some])

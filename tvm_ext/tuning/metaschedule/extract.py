@@ -31,20 +31,20 @@ def kernels_of(model: Any, options: CompileOptions, machine: Machine) -> dict[st
 
 
 def _workloads(mod: IRModule, ctx: CompileContext) -> dict[str, Workload]:
-    found: dict[str, tuple[IRModule, Workload]] = {}
+    workloads: dict[str, tuple[IRModule, Workload]] = {}
     for name in _called(mod):
         kernel = ctx.kernels.get(name)
         plan = kernel.plan if kernel else None
         if plan is None or not (designs := designs_of(plan.recipe, plan.match, plan.config, ctx.machine)):
             continue
         unscheduled = normalized(mod[name])
-        known = next((n for n, (one, _) in found.items() if tvm_ffi.structural_equal(one, unscheduled)), None)
+        known = next((n for n, (other, _) in workloads.items() if tvm_ffi.structural_equal(other, unscheduled)), None)
         if known is not None:
-            found[known] = unscheduled, replace(found[known][1], weight=found[known][1].weight + 1)
+            workloads[known] = unscheduled, replace(workloads[known][1], weight=workloads[known][1].weight + 1)
             continue
         default = default_of(plan.recipe, plan.match, plan.config, ctx.machine)
-        found[name] = unscheduled, Workload(mod[name], tuple(designs), default=default)
-    return {name: workload for name, (_, workload) in found.items()}
+        workloads[name] = unscheduled, Workload(mod[name], tuple(designs), default=default)
+    return {name: workload for name, (_, workload) in workloads.items()}
 
 
 def _called(mod: IRModule) -> list[str]:

@@ -121,29 +121,29 @@ class Recorder:
     def results(self, numbers: Sequence[int]) -> list[RunnerResult]:
         """One result a candidate. A failed or wrong one has a message and no time, and so has one left out at the end
         of a session that was stopped."""
-        found: dict[int, RunnerResult] = {}
+        results: dict[int, RunnerResult] = {}
         start = time.perf_counter()
         try:
-            found.update(self._measured(numbers))  # keeps those that are finished if it raises
+            results.update(self._measured(numbers))  # keeps those that are finished if it raises
         except BaseException as error:
             self.stopped = error
         self.seconds += time.perf_counter() - start
-        return [found.get(n, RunnerResult(None, "the session was stopped")) for n in numbers]
+        return [results.get(n, RunnerResult(None, "the session was stopped")) for n in numbers]
 
     def _measured(self, numbers: Sequence[int]) -> Iterator[tuple[int, RunnerResult]]:
         task = self.task
         assert task is not None
         task.candidates = [c.sch.mod for c in self.candidates]
         configs = [{"candidate": n} for n in numbers]
-        for one in self.measurer.measure(task, configs, best=self.best.get(task.name, float("inf"))):
-            number = int(one.config["candidate"])
-            good = bool(one.costs) and not one.error
-            self._commit(number, list(one.costs) if good else [FAILED_SECONDS])
-            if good and not one.discarded:
-                self.best[task.name] = min(self.best.get(task.name, float("inf")), one.cost)
-            why = None if good else f"{one.error or 'no time'}: {one.detail}"
-            yield number, RunnerResult(list(one.costs) if good else None, why)
-            self.on_trial(task.name, one)
+        for measurement in self.measurer.measure(task, configs, best=self.best.get(task.name, float("inf"))):
+            number = int(measurement.config["candidate"])
+            good = bool(measurement.costs) and not measurement.error
+            self._commit(number, list(measurement.costs) if good else [FAILED_SECONDS])
+            if good and not measurement.discarded:
+                self.best[task.name] = min(self.best.get(task.name, float("inf")), measurement.cost)
+            why = None if good else f"{measurement.error or 'no time'}: {measurement.detail}"
+            yield number, RunnerResult(list(measurement.costs) if good else None, why)
+            self.on_trial(task.name, measurement)
 
     def _commit(self, number: int, seconds: Sequence[float]) -> None:
         candidate = self.candidates[number]
@@ -161,5 +161,5 @@ class PoolRunner(PyRunner):
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[Any]:
         """Finished futures, in order."""
-        numbers = [int(one.artifact_path) for one in runner_inputs]
+        numbers = [int(runner_input.artifact_path) for runner_input in runner_inputs]
         return [Finished(result) for result in self._recorder.results(numbers)]

@@ -90,7 +90,7 @@ class TuneSummary:
 
     @property
     def trials(self) -> int:
-        return sum(one.trials for one in self.kernels.values())
+        return sum(summary.trials for summary in self.kernels.values())
 
 
 class Session:
@@ -182,16 +182,16 @@ class Session:
     def _seed(self) -> int:
         return self._random.randrange(1, 2**30)
 
-    def _on_trial(self, kernel: str, one: Measurement) -> None:
+    def _on_trial(self, kernel: str, measurement: Measurement) -> None:
         summary = self.kernels[kernel]
         summary.trials += 1
         summary.best = self._recorder.best[kernel]
-        if one.error:
-            summary.errors[one.error] = summary.errors.get(one.error, 0) + 1
+        if measurement.error:
+            summary.errors[measurement.error] = summary.errors.get(measurement.error, 0) + 1
         if self._progress is not None:
-            seconds = math.inf if one.error else one.cost
+            seconds = math.inf if measurement.error else measurement.cost
             number = sum(k.trials for k in self.kernels.values())
-            self._progress(Trial(kernel, number, seconds, summary.best, one.error, one.detail))
+            self._progress(Trial(kernel, number, seconds, summary.best, measurement.error, measurement.detail))
 
 
 def batch_of(trials: int, kernels: int) -> int:

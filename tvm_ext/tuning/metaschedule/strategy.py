@@ -71,7 +71,7 @@ class NewCandidates(PySearchStrategy):
         picked = self._inner.generate_measure_candidates()
         if picked is None:
             return None
-        new = [one for one in picked if not self._known or trace_text(one.sch.trace) not in self._known]
+        new = [c for c in picked if not self._known or trace_text(c.sch.trace) not in self._known]
         self._empty = 0 if new else self._empty + 1
         if self._empty >= _MOST_KNOWN:
             return None

@@ -77,8 +77,8 @@ class Choices(Sequence[Any]):
         return len(self._listed)
 
     def __getitem__(self, place: Any) -> Any:
-        found = self._listed[place]
-        return [_fresh(value) for value in found] if isinstance(place, slice) else _fresh(found)
+        chosen = self._listed[place]
+        return [_fresh(value) for value in chosen] if isinstance(place, slice) else _fresh(chosen)
 
     def __contains__(self, value: object) -> bool:
         return _identity(self._normalize(value)) in self._places

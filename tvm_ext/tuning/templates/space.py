@@ -301,13 +301,13 @@ class ConfigSpace:
         Args:
             exclude: numbers of configurations that are not wanted.
         """
-        found: dict[int, Config] = {}
+        sampled: dict[int, Config] = {}
         for index in self._draws(rng, count):
-            if len(found) >= count:
+            if len(sampled) >= count:
                 break
-            if index not in found and index not in exclude and self.legal(config := self.at(index)):
-                found[index] = config
-        return list(found.values())
+            if index not in sampled and index not in exclude and self.legal(config := self.at(index)):
+                sampled[index] = config
+        return list(sampled.values())
 
     def _draws(self, rng: np.random.Generator, count: int) -> Iterator[int]:
         """All numbers in random order, or in a large space a bounded number of draws."""

@@ -126,15 +126,15 @@ class Template:
         Raises:
             OptionError: `compute` returns neither a PrimFunc nor TE tensors.
         """
-        made = self._compute(*args)
-        if isinstance(made, Sequence) and made and all(isinstance(t, te.Tensor) for t in made):
-            made = te.create_prim_func(list(made))
-        if not isinstance(made, tirx.PrimFunc):
+        function = self._compute(*args)
+        if isinstance(function, Sequence) and function and all(isinstance(t, te.Tensor) for t in function):
+            function = te.create_prim_func(list(function))
+        if not isinstance(function, tirx.PrimFunc):
             raise OptionError(
-                f"template {self.name!r}: {self._compute.__name__} returned a {type(made).__name__}",
+                f"template {self.name!r}: {self._compute.__name__} returned a {type(function).__name__}",
                 fix="return a TIR PrimFunc, or a list of TE tensors, inputs first",
             )
-        return IRModule({FUNCTION: made.with_attr("global_symbol", FUNCTION)})
+        return IRModule({FUNCTION: function.with_attr("global_symbol", FUNCTION)})
 
 
 class TemplateTask:

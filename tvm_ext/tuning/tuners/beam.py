@@ -80,6 +80,6 @@ class BeamTuner(Tuner):
             numbers = iter(sorted(self.rng.choice(len(choices), self.choices, replace=False).tolist()))
         tried = [choices[number] for number in numbers]
         extended = [{**self.space.at(index), knob: value} for index in self._beam for value in tried]
-        found = {self.space.index(config): None for config in extended if self.space.legal(config)}
-        self._step = {*self._beam, *found}
-        self._queue = [index for index in found if index not in self.seen]
+        legal = {self.space.index(config): None for config in extended if self.space.legal(config)}
+        self._step = {*self._beam, *legal}
+        self._queue = [index for index in legal if index not in self.seen]

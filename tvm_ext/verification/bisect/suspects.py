@@ -82,7 +82,7 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
         OptionError: a name is none of its kind that can be off.
     """
     off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
-    needs = {one.name: one.needed for one in pipeline().passes}
+    needs = {step.name: step.needed for step in pipeline().passes}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [*needs, Offload.name]}.get(kind)
         if known is not None and name not in known:

@@ -94,16 +94,16 @@ def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _resized(x, _changed(_axes(shape, {"scales": np.asarray(scales)}, {})), _Mode.of({"mode": kind}, 10))
 
 
-def _axes(shape: Sequence[int], given: Mapping[str, np.ndarray], attributes: Attributes) -> list[_Axis]:
+def _axes(shape: Sequence[int], stated: Mapping[str, np.ndarray], attributes: Attributes) -> list[_Axis]:
     rank = len(shape)
     numbers = [int(a) % rank for a in attributes.get("axes", range(rank))]
     sizes = [shape[a] for a in numbers]
-    if "sizes" in given:
-        wanted, scales = _from_sizes(sizes, [int(s) for s in given["sizes"]], attributes)
+    if "sizes" in stated:
+        wanted, scales = _from_sizes(sizes, [int(s) for s in stated["sizes"]], attributes)
     else:
-        scales = [float(s) for s in given["scales"]]
+        scales = [float(s) for s in stated["scales"]]
         wanted = [math.floor(n * s) for n, s in zip(sizes, scales, strict=True)]
-    roi = [float(r) for r in given.get("roi", ())] or [0.0] * len(numbers) + [1.0] * len(numbers)
+    roi = [float(r) for r in stated.get("roi", ())] or [0.0] * len(numbers) + [1.0] * len(numbers)
     if len(roi) != 2 * len(numbers):
         raise Refusal(f"{len(roi)} numbers in roi for {len(numbers)} axes; 2 for each are needed")
     crops = zip(roi[: len(numbers)], roi[len(numbers) :], strict=True)
@@ -226,9 +226,9 @@ def _extrapolated(x: Any, outside: Sequence[tuple[int, np.ndarray]], value: floa
     dtype = dtype_of(x)
     masks = [constant(mask) for _, mask in outside]
 
-    def compute(data: te.Tensor, *given: te.Tensor) -> te.Tensor:
+    def compute(data: te.Tensor, *masks_read: te.Tensor) -> te.Tensor:
         def element(*i: Any) -> Any:
-            beyond = tirx.any(*(mask[i[axis]] for (axis, _), mask in zip(outside, given, strict=True)))
+            beyond = tirx.any(*(mask[i[axis]] for (axis, _), mask in zip(outside, masks_read, strict=True)))
             return tirx.Select(beyond, tirx.const(value, dtype), data(*i))
 
         return te.compute(data.shape, element, name="out")

@@ -82,11 +82,11 @@ def continued(past: Any, new: Any) -> Any:
 
 
 # ------------------------------------------------------------ masks
-def mask_of(given: Any, query: Any, key: Any, attributes: Attributes) -> Any:
+def mask_of(mask: Any, query: Any, key: Any, attributes: Attributes) -> Any:
     """What is added to scores for a mask, and for what comes after a query if the attention is `unidirectional`.
 
     Args:
-        given: None, or of integers: [batch, keys] or [batch, queries, keys], 0 where a key is left out; [batch], the
+        mask: None, or of integers: [batch, keys] or [batch, queries, keys], 0 where a key is left out; [batch], the
             number of keys that count; [2 * batch], the number and behind it the first ones.
         query, key: (batch, heads, sequence, size).
 
@@ -96,7 +96,7 @@ def mask_of(given: Any, query: Any, key: Any, attributes: Attributes) -> Any:
     """
     batch, _, queries, _ = static_shape(query, "the query")
     keys = static_shape(key, "the key")[2]
-    left_out = None if given is None else _left_out(given, batch, queries, keys)
+    left_out = None if mask is None else _left_out(mask, batch, queries, keys)
     addend = None
     if left_out is not None:
         low = float(attributes.get("mask_filter_value", -10000.0))
@@ -108,18 +108,18 @@ def mask_of(given: Any, query: Any, key: Any, attributes: Attributes) -> Any:
     return least if addend is None else emit(relax.op.where(constant(later), least, addend))
 
 
-def _left_out(given: Any, batch: int, queries: int, keys: int) -> Any:
+def _left_out(stated: Any, batch: int, queries: int, keys: int) -> Any:
     """(batch, 1, queries or 1, keys), true where a key does not count."""
-    shape = static_shape(given, "the mask")
+    shape = static_shape(stated, "the mask")
     if shape in ((batch, keys), (batch, queries, keys)):
-        mask = emit(relax.op.reshape(given, (batch, 1, -1, keys)))
-        return emit(relax.op.less_equal(mask, scalar(0, given)))
+        mask = emit(relax.op.reshape(stated, (batch, 1, -1, keys)))
+        return emit(relax.op.less_equal(mask, scalar(0, stated)))
     if shape not in ((batch,), (2 * batch,)):
         shapes = f"({batch},), ({2 * batch},), ({batch}, {keys}) or ({batch}, {queries}, {keys})"
         wrong = f"a mask of shape {shape} for {batch} sequences, {queries} queries and {keys} keys"
         raise Refusal(f"{wrong}; it can be {shapes}")
-    places = constant(np.arange(keys), dtype_of(given))
-    parts = [relax.op.strided_slice(given, [0], [at], [at + batch]) for at in range(0, shape[0], batch)]
+    places = constant(np.arange(keys), dtype_of(stated))
+    parts = [relax.op.strided_slice(stated, [0], [at], [at + batch]) for at in range(0, shape[0], batch)]
     ends, *starts = (emit(relax.op.reshape(part, (batch, 1, 1, 1))) for part in parts)
     out = emit(relax.op.greater_equal(places, ends))
     return emit(relax.op.logical_or(out, relax.op.less(places, starts[0]))) if starts else out

@@ -43,10 +43,10 @@ def based(body: Any, extents: Extents, views: Views, arithmetic: Arithmetic) -> 
     def visit(stmt: Any) -> Any:
         if not is_kind(stmt, PARALLEL) or THREADS in stmt.annotations or not isinstance(stmt.extent, tirx.IntImm):
             return descend(stmt, visit)
-        found = _unit(stmt, extents, views, arithmetic)
-        if found is None:
+        unit = _unit(stmt, extents, views, arithmetic)
+        if unit is None:
             return stmt
-        count, total = found
+        count, total = unit
         threads = int(stmt.extent)
         first, begins = named("first", start_of(total, stmt.loop_var, threads))
         end, ends = named("end", start_of(total, stmt.loop_var + 1, threads))
@@ -65,7 +65,7 @@ def _unit(loop: tirx.For, extents: Extents, views: Views, arithmetic: Arithmetic
     allocations, stores, nested = nodes_by_kind(loop.body, tirx.AllocBuffer, tirx.BufferStore, tirx.For)
     own = {allocation.buffer for allocation in allocations}
     loops = {inner.loop_var: inner for inner in nested}
-    found: list[tuple[int, Any]] = []
+    units: list[tuple[int, Any]] = []
     for buffer, indices in (views.of(store) for store in stores if store.buffer not in own):
         if buffer not in extents:
             return None
@@ -79,10 +79,10 @@ def _unit(loop: tirx.For, extents: Extents, views: Views, arithmetic: Arithmetic
         )
         if unit is None:
             return None
-        found.append(unit)
-    if not found or any(c != found[0][0] or not tvm_ffi.structural_equal(t, found[0][1]) for c, t in found):
+        units.append(unit)
+    if not units or any(c != units[0][0] or not tvm_ffi.structural_equal(t, units[0][1]) for c, t in units):
         return None
-    return found[0]
+    return units[0]
 
 
 def _of_index(

@@ -90,15 +90,16 @@ def _crossing(loop: tirx.For, extents: Extents, views: Views, arithmetic: Arithm
     places = [views.of(store) for store in stores if store.buffer not in own]
     if loop.loop_var not in arithmetic.extents or not all(buffer in extents for buffer, _ in places):
         return None
-    found = [_of_store(b, indices, loop.loop_var, extents[b], arithmetic) for b, indices in places]
-    first = found[0] if found else None
-    return first if first is not None and all(_same(first, other) for other in found) else None
+    crossings = [_of_store(b, indices, loop.loop_var, extents[b], arithmetic) for b, indices in places]
+    first = crossings[0] if crossings else None
+    return first if first is not None and all(_same(first, other) for other in crossings) else None
 
 
-def _same(one: Crossing, other: Crossing | None) -> bool:
-    if other is None or (one.tile, one.row) != (other.tile, other.row) or len(one.levels) != len(other.levels):
+def _same(first: Crossing, other: Crossing | None) -> bool:
+    if other is None or (first.tile, first.row) != (other.tile, other.row) or len(first.levels) != len(other.levels):
         return False
-    pairs = [(one.extent, other.extent), *((a.extent, b.extent) for a, b in zip(one.levels, other.levels, strict=True))]
+    levels = zip(first.levels, other.levels, strict=True)
+    pairs = [(first.extent, other.extent), *((a.extent, b.extent) for a, b in levels)]
     return all(a is b if a is None or b is None else tvm_ffi.structural_equal(a, b) for a, b in pairs)
 
 

@@ -51,7 +51,7 @@ def _among(value: Any, others: Sequence[Any]) -> bool:
 
 def _deciding(exprs: Sequence[Any], arithmetic: Arithmetic) -> list[Any]:
     """The loads in indices that may leave their buffer, and in divisors of integers."""
-    found: list[Any] = []
+    loads: list[Any] = []
     names: dict[Any, Any] = {}
 
     def let(node: Any) -> None:
@@ -61,16 +61,16 @@ def _deciding(exprs: Sequence[Any], arithmetic: Arithmetic) -> list[Any]:
         for index, size in zip(node.indices, node.source.ty.shape, strict=True):
             inner = _loads(index, names)
             if inner and not _inside(index, size, arithmetic):
-                found.extend(inner)
+                loads.extend(inner)
 
     def division(node: Any) -> None:
         if "int" in str(node.a.ty.dtype) and not isinstance(node.b, tirx.IntImm):
-            found.extend(_loads(node.b, names))
+            loads.extend(_loads(node.b, names))
 
     for expr in exprs:
         tvm_ffi.structural_walk(expr, (tirx.Let, let))
         tvm_ffi.structural_walk(expr, [(TensorLoad, load), (_DIVISIONS, division)])
-    return found
+    return loads
 
 
 def _inside(index: Any, size: Any, arithmetic: Arithmetic) -> bool:
@@ -80,8 +80,8 @@ def _inside(index: Any, size: Any, arithmetic: Arithmetic) -> bool:
 
 def _loads(expr: Any, names: dict[Any, Any]) -> list[Any]:
     """The loads in an expression, and in what its variables stand for."""
-    found = nodes_of(expr, TensorLoad)
+    loads = nodes_of(expr, TensorLoad)
     for var in variables_of(expr):
         if isinstance(var, Var) and var in names:
-            found.extend(_loads(names[var], names))
-    return found
+            loads.extend(_loads(names[var], names))
+    return loads

@@ -80,13 +80,13 @@ def symbolic_variables(body: Any, extents: Extents, views: Views) -> set[Any]:
     accesses = map(views.of, nodes_of(body, _ACCESSES))
     places = [((buffer, d), variables_of(index)) for buffer, indices in accesses for d, index in enumerate(indices)]
     dims = {(buffer, d) for buffer, shape in extents.items() for d, extent in enumerate(shape) if extent is not None}
-    found: set[Any] = set()
+    variables: set[Any] = set()
     while True:
         new = {var for place, names in places if place in dims for var in names}
-        if new <= found:
-            return found
-        found |= new
-        dims |= {place for place, names in places if place[0] not in extents and names & found}
+        if new <= variables:
+            return variables
+        variables |= new
+        dims |= {place for place, names in places if place[0] not in extents and names & variables}
 
 
 def bind_loops(body: Any, arithmetic: Arithmetic) -> None:
@@ -149,14 +149,14 @@ def _quotients(body: Any, views: Views) -> Iterator[tuple[Affine, int]]:
 
 def _divisors(body: Any, views: Views, arithmetic: Arithmetic) -> dict[Any, list[int]]:
     """Of each loop's variable the numbers that quotients divide it by, each a multiple of the one before."""
-    found: dict[Any, set[int]] = {}
+    divisors: dict[Any, set[int]] = {}
     loops = {loop.loop_var for loop in nodes_of(body, tirx.For)}
     for form, divisor in _quotients(body, views):
         for var, k in form.terms.items():
             if var in loops and var in arithmetic.extents and divides(form, var, divisor, arithmetic):
-                found.setdefault(var, set()).add(divisor // k)
+                divisors.setdefault(var, set()).add(divisor // k)
     out = {}
-    for var, numbers in found.items():
+    for var, numbers in divisors.items():
         chain: list[int] = []
         for number in sorted(numbers):
             if 1 < number < arithmetic.extents[var] and (not chain or number % chain[-1] == 0):

@@ -22,8 +22,8 @@ from .statements import PARALLEL, SERIAL, chain_of, children, descend, in_chain,
 def sunk(stmt: Any) -> Any:
     """A statement with its scratch buffers allocated where they are used."""
     if isinstance(stmt, tirx.SeqStmt):
-        allocs = [one for one in stmt.seq if isinstance(one, tirx.AllocBuffer)]
-        rest = [one for one in stmt.seq if not isinstance(one, tirx.AllocBuffer)]
+        allocs = [part for part in stmt.seq if isinstance(part, tirx.AllocBuffer)]
+        rest = [part for part in stmt.seq if not isinstance(part, tirx.AllocBuffer)]
         if allocs and len(rest) == 1 and is_kind(rest[0], SERIAL, PARALLEL):
             loops, inner = chain_of(rest[0])
             private = [alloc for alloc in allocs if _is_private(alloc.buffer, inner)]

@@ -59,7 +59,7 @@ def descend(stmt: Any, change: Callable[[Any], Any]) -> Any:
     """A statement with those in it changed; itself where none is."""
     inside = children(stmt)
     new = [change(s) for s in inside]
-    if all(one.same_as(other) for one, other in zip(new, inside, strict=True)):
+    if all(after.same_as(other) for after, other in zip(new, inside, strict=True)):
         return stmt
     if isinstance(stmt, tirx.SeqStmt):
         return tirx.SeqStmt(new)
