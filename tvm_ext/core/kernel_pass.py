@@ -1,6 +1,5 @@
 """What a pass over kernels is: one of TVM's over TIR, with a name that reports, switches and bisections use."""
 
-import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable
@@ -33,13 +32,9 @@ class KernelPass:
     make: Callable[..., tvm.transform.Pass]
     needed: str = ""
 
-    @functools.cached_property
-    def _takes_target(self) -> bool:
-        return "target" in inspect.signature(self.make).parameters
-
     def of(self, target: Target) -> tvm.transform.Pass:
         """TVM's pass for a target."""
-        return self.make(target) if self._takes_target else self.make()
+        return self.make(target) if "target" in inspect.signature(self.make).parameters else self.make()
 
 
 def rewriting(rewrite: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> Callable[[], tvm.transform.Pass]:

@@ -150,8 +150,7 @@ class CompileContext:
             return make()
         if key not in self.shared:
             self.shared[key] = make()
-        value: Fact = self.shared[key]
-        return value
+        return self.shared[key]
 
     def fact(self, kind: type[Fact]) -> Fact:
         """What a pass returned of this class.
@@ -161,8 +160,7 @@ class CompileContext:
         """
         if kind not in self.facts:
             raise PassError(f"no pass has returned {kind.__name__} yet", fix="run the passes before this one, in order")
-        fact: Fact = self.facts[kind]
-        return fact
+        return self.facts[kind]
 
     def settle(self) -> None:
         """Wait until all constants are packed: at the end of a pipeline, and before a pass reads their values.

@@ -184,5 +184,4 @@ def imported(function: Callable[..., Any] | str | None, package: str = "") -> Ca
         return function
     module, _, name = function.partition(":")
     loaded = importlib.import_module(module if "." in module else f"{package}.{module}")
-    composed: Callable[..., Any] = getattr(loaded, name)
-    return composed
+    return getattr(loaded, name)

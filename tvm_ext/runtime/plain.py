@@ -42,8 +42,7 @@ def read(kind: type[T], value: Any) -> T:
     Raises:
         TypeError, ValueError, OverflowError: it is none of that type; says what is needed.
     """
-    result: T = _read(kind, value)
-    return result
+    return _read(kind, value)
 
 
 @contextlib.contextmanager

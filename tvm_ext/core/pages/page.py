@@ -179,8 +179,7 @@ def fragment(*parts: Part | str) -> str:
 
 
 def _rendered(**values: Any) -> str:
-    text: str = _template().render(style=Markup(asset("page.css")), **values)
-    return text
+    return _template().render(style=Markup(asset("page.css")), **values)
 
 
 @functools.cache

@@ -60,16 +60,14 @@ class FixedModel:
             dtypes = {spec.name: spec.numpy_dtype for spec in self.program.inputs}
             feed = {name: converted(v, name, dtypes[name]) if name in dtypes else v for name, v in feed.items()}
         outputs = self.program.run(feed)
-        fixed = self._fixed_in(feed) if self._several else ""
+        fixed = ""  # sizes that are fixed in the program that ran
+        if self._several:
+            fixed = self._bounds.fixed(tuple((name, np.shape(feed[name])) for name in self._bounds.inputs))
         with self._lock:
             self._called += 1
             if fixed:
                 self._fixed[fixed] += 1
         return [outputs[name] for name in names]
-
-    def _fixed_in(self, feed: Mapping[str, Any]) -> str:
-        """The sizes that are fixed in the program which runs a call; "" where none is."""
-        return self._bounds.fixed(tuple((name, np.shape(feed[name])) for name in self._bounds.inputs))
 
     def compile_for(self, shapes: Mapping[str, Sequence[int]]) -> CompiledModel:
         """The program."""

@@ -51,8 +51,7 @@ def outputs_of(attributes: Attributes) -> int:
 
 def graph_of(attributes: Attributes) -> Graph:
     """The graph that the node is converted into."""
-    graph: Graph = attributes["tvm_custom"]["graph"]
-    return graph
+    return attributes["tvm_custom"]["graph"]
 
 
 def once(attributes: Attributes, numbers: Sequence[int], what: Hashable, make: Callable[[], T]) -> T:
@@ -70,8 +69,7 @@ def once(attributes: Attributes, numbers: Sequence[int], what: Hashable, make: C
     key = (graph.node.op_type, names, what)
     if key not in known.derived:
         known.derived[key] = make()
-    value: T = known.derived[key]
-    return value
+    return known.derived[key]
 
 
 def one_or_all(result: Any) -> Any:

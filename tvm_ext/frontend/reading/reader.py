@@ -76,8 +76,7 @@ class Source:
             return make()
         if key not in self.shared:
             self.shared[key] = make()
-        value: T = self.shared[key]
-        return value
+        return self.shared[key]
 
 
 def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[str, str]:

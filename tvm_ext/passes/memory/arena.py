@@ -125,13 +125,21 @@ class Memory:
         return {**sizes, **self.arena.as_dict(), "steps": steps, "pooled": list(self.pooled)}
 
 
+#: Orders in which buffers are placed: by size, by size times life, by start.
+_RULES: tuple[Callable[[Interval], tuple[int, int]], ...] = (
+    lambda buffer: (-buffer.nbytes, buffer.first),
+    lambda buffer: (-buffer.nbytes * (buffer.last - buffer.first + 1), buffer.first),
+    lambda buffer: (buffer.first, -buffer.nbytes),
+)
+
+
 def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
     """Find offsets for buffers; `steps` are the names of the program's steps.
 
     Several orders are tried, the last ones by chance around the best, until one needs no more than lives at a time;
     fewer of a program of thousands of buffers.
     """
-    by_rule = [_ordered(intervals, key) for key in (_by_size, _by_area, _by_start)]
+    by_rule = [sorted(range(len(intervals)), key=lambda i: rule(intervals[i])) for rule in _RULES]
     order, chance = by_rule[0], random.Random(0)
     together = _together(intervals)
     best = Arena(tuple(intervals), _placed(intervals, order, together), tuple(steps))
@@ -145,22 +153,6 @@ def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
         if candidate.nbytes < best.nbytes:
             best, order = candidate, tried
     return best
-
-
-def _ordered(intervals: Sequence[Interval], key: Callable[[Interval], tuple[int, ...]]) -> list[int]:
-    return sorted(range(len(intervals)), key=lambda i: key(intervals[i]))
-
-
-def _by_size(buffer: Interval) -> tuple[int, ...]:
-    return (-buffer.nbytes, buffer.first)
-
-
-def _by_area(buffer: Interval) -> tuple[int, ...]:
-    return (-buffer.nbytes * (buffer.last - buffer.first + 1), buffer.first)
-
-
-def _by_start(buffer: Interval) -> tuple[int, ...]:
-    return (buffer.first, -buffer.nbytes)
 
 
 def _nearby(order: Sequence[int], chance: random.Random) -> list[int]:

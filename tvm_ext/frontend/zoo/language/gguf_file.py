@@ -118,8 +118,7 @@ def open_gguf(path: str | os.PathLike[str]) -> Any:
                 if inner == kinds.STRING:
                     strings, size = _strings(memoryview(self.data)[offset + 12 :], count, self.byte_order == "S")
                     return 12 + size, [*head, *strings], [*range(2, 2 + count)], types
-            read: tuple[int, list[Any], list[int], list[Any]] = super()._get_field_parts(offset, kind)
-            return read
+            return super()._get_field_parts(offset, kind)
 
     with naming(ModelError, lambda: f"{os.fspath(path)!r} cannot be read as GGUF", fix="give a whole .gguf file"):
         return Reader(os.fspath(path))
