@@ -38,11 +38,12 @@ def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
 
 def tile_space(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
     """The knobs of :func:`space` but the threads."""
+    rows = [problem.pixels // problem.row] if problem.free else []
     chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
     return {
         "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
         "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
-        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads) if t <= problem.pixels}),
+        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads, *rows) if t <= problem.pixels}),
         "chunk": sorted(set(chunks)),
     }
 

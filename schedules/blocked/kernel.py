@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.recipe import Config, Machine, Match, Param, Recipe, Sharing
+from tvm_ext.core.recipe import Config, Group, Machine, Match, Param, Recipe, Sharing
 
 from ..dots.instructions import Dot
 from ..steps.loops import parallel_units, unroll_and_vectorize
@@ -276,6 +276,11 @@ def padded_image(problem: Problem, config: Config, machine: Machine) -> str | No
     return "pad" if leaves_out_padding(problem, config, machine) else None
 
 
+def _extents(group: Group) -> list[Any]:
+    """Run-time extents of the result, two at least."""
+    return [1, *(group.extent(None, axis) for axis in range(len(group.shape)))]
+
+
 class BlockedRecipe(Recipe[B]):
     """A recipe of one blocked reduction."""
 
@@ -286,12 +291,12 @@ class BlockedRecipe(Recipe[B]):
         return dict(default(match.problem, machine))
 
     def cuts(self, match: B, config: Config) -> bool:
-        """Of rows of run-time length, tiles and what a thread has of the image begin where rows do; of how many rows is
-        known at run time, threads share none: the last would have what is left."""
-        row, group = match.problem.row, match.group
-        if config["parts"] > 1 and row < match.problem.pixels and not isinstance(group.extent(None, -2), int):
+        """Of rows of run-time length, tiles and what a thread has of the image begin where rows do. Where the number of
+        rows is known at run time, threads share single rows, or none: of larger parts the last is what is left."""
+        row, pixels, (*_, rows, columns) = match.problem.row, match.problem.pixels, _extents(match.group)
+        if row < pixels and config["parts"] not in (1, pixels // row) and not isinstance(rows, int):
             return False
-        if row == match.problem.pixels or isinstance(group.extent(None, len(group.shape) - 1), int):
+        if row == pixels or isinstance(columns, int):
             return True
         return ends_with_rows(match.problem, row, config)
 

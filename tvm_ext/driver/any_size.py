@@ -352,7 +352,8 @@ class _Lowering:
         from ..passes.sizes.share_layouts import ShareLayouts
 
         first, ctx = programs[0], programs[0].ctx
-        first = replace(first, mod=ChooseForSizes(common_sizes(self._symbols))(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
+        chosen = ChooseForSizes(common_sizes(self._symbols))(ChooseRecipes()(first.mod, ctx).mod, ctx)
+        first = replace(first, mod=chosen.mod)
         if self._stored is not None:
             first = replace(first, mod=ShareLayouts(self._stored)(first.mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):

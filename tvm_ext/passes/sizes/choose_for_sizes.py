@@ -4,6 +4,7 @@ conv2d 512 -> 512, 4 x 12 x 12 at the bounds: Winograd 1.0 ms, direct 4.8 ms; 1 
 1 x 4 x 4: 1.0 and 0.3 ms   ->   direct
 """
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +23,8 @@ from tvm_ext.core.sizes import EXTENTS, evaluate
 
 from ..lowering.choose_recipes import Matches, allowed_matches
 
-#: What a configuration may take at the bounds, of the least time there.
-_AT_MOST = 8.0
+#: Configurations of a recipe that are compared: those of least time at the bounds.
+_POINTS = 128
 
 
 class ChooseForSizes(Pass):
@@ -59,18 +60,16 @@ class ChooseForSizes(Pass):
 def _for_all(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine) -> Plan:
     """The plan of least time over the bounds and all sizes, each as a multiple of the least time there; the same object
     if that is this one, or if nothing is known of other sizes."""
-    plans = [
-        replace(plan, recipe=recipe, match=match, config=config, cost=cost)
-        for recipe, match in options
-        for config, cost in recipe.costs_of_any_size(match, machine)
-        if cost <= _AT_MOST * plan.cost
-    ]
+    plans = []
+    for recipe, match in options:
+        points = heapq.nsmallest(_POINTS, recipe.costs_of_any_size(match, machine), key=lambda point: point[1])
+        plans += [replace(plan, recipe=recipe, match=match, config=dict(c), cost=cost) for c, cost in points]
     times = [[plan.cost, *(p.cost for p in plans)]]
     for group in filter(None, (group_at(plan.match.group, size) for size in sizes)):
         found = {r.name: r.match(group, machine) for r in {p.recipe for p in (plan, *plans)}}
         costs = [_seconds(p.recipe, found[p.recipe.name], p.config, machine) for p in (plan, *plans)]
         if math.isfinite(min(costs)):
-            times.append([cost if math.isfinite(cost) else math.inf for cost in costs])
+            times.append(costs)
     if len(times) == 1:
         return plan
     least = [min(row) for row in times]
