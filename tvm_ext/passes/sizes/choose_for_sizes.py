@@ -46,7 +46,7 @@ class ChooseForSizes(Pass):
             plan = ctx.plans.get(name)
             if plan is None or plan.choice.get("by") != "estimate" or plan.match.group.extents is None:
                 continue
-            better = _for_all(plan, allowed_matches(plan.match.group, ctx), self._sizes, ctx.machine)
+            better = best_over(plan, allowed_matches(plan.match.group, ctx), self._sizes, ctx.machine)
             if better is plan:
                 continue
             ctx.plans[name] = better
@@ -57,7 +57,7 @@ class ChooseForSizes(Pass):
         return PassResult(with_functions(mod, chosen), tuple(fired))
 
 
-def _for_all(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine) -> Plan:
+def best_over(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine) -> Plan:
     """The plan of least time over the bounds and all sizes, each as a multiple of the least time there; the same object
     if that is this one, or if nothing is known of other sizes."""
     plans = []

@@ -32,7 +32,7 @@ def insert() -> tvm.transform.Pass:
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
         passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else INTO_L2
 
-        numbers = _numbers(function.body)
+        numbers = numbers_of(function.body)
 
         def shared(tiles: tirx.For) -> tirx.For:
             if SHARED_BY not in tiles.annotations:
@@ -47,7 +47,7 @@ def insert() -> tvm.transform.Pass:
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.InsertPrefetches")
 
 
-def _numbers(body: Any) -> dict[Any, Any]:
+def numbers_of(body: Any) -> dict[Any, Any]:
     """Variable of a loop that shares lines -> how many tiles came before, also in loops around it: the pass `cut-loops`
     makes rows, and tiles of a row, of a loop over tiles."""
     numbers: dict[Any, Any] = {}
