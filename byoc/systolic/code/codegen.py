@@ -65,7 +65,7 @@ class _Builder:
         begin, layer = len(self.instructions), part.layer
         code = LayerCode(part.hardware, layer, part.problem, part.choices[0], self.indices, self._constant)
         self.instructions += code.instructions()
-        self.layers.append(Layer(layer.name, begin, len(self.instructions), {**layer.facts, **_facts(part)}))
+        self.layers.append(Layer(layer.name, begin, len(self.instructions), {**layer.facts, **facts_of(part)}))
 
     def _constant(self, values: np.ndarray) -> int:
         """Index of a constant; bands of a layer share theirs."""
@@ -78,7 +78,8 @@ class _Builder:
         return at
 
 
-def _facts(part: Part) -> dict[str, Any]:
+def facts_of(part: Part) -> dict[str, Any]:
+    """Sizes and tilings of a part, in JSON values."""
     best, layer, hardware, block = part.choices[0], part.layer, part.hardware, {}
     if hardware.arrays > 1 and best.dataflow != VECTOR:
         block = {"block": list(block_of(hardware, best.dataflow, best.m, best.k, best.n)[1:])}

@@ -2,8 +2,8 @@
 
 A result that stays is stored to the scratchpad and loaded from there (`address` of :class:`.program.Tensor`); tiles of
 all layers in between have what is left. Where it does not fit whole, layers go depth first, by :mod:`.bands` of rows.
-It stays if that moves fewer bytes of DRAM, smaller tiles and rows computed twice included, and takes at most 2 % more
-cycles; both as :mod:`.tiling` estimates them.
+It stays if that moves fewer bytes of DRAM, smaller tiles and rows computed twice included, and takes no more cycles
+than these bytes would take the channel, nor all layers 2 % more than by themselves; as :mod:`.tiling` estimates them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .layer_check import check_layer
 from .program import Tensor
 from .tiling import ALIGNMENT, SLACK, GemmProblem, Tiling, search
 
-#: Into how many bands an output is cut: the fewest of these whose results take at most such a share of the scratchpad.
+#: Into how many bands an output is cut: the fewest of these whose results take at most such a share of what is left.
 _BANDS, _SHARES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 112), (0.75, 0.5, 0.25)
 #: First and last layer of those that run band by band, and how many bands; of one layer alone (i, i, 1).
 _Unit = tuple[int, int, int]
@@ -133,14 +133,15 @@ class _Planner:
     def fused(self) -> _Choice:
         """First what stays whole, that which saves most for its bytes and its time first; then bands, in order."""
         choice = self.alone()
+        self._most_cycles = SLACK * self._cost(choice)[0]
         open_edges = [name for name, edge in self._edges.items() if not edge.why]
         for name in sorted(open_edges, key=self._density, reverse=True):
             choice = self._accept(name, choice, [replace(choice, kept=(*choice.kept, name))], "scratchpad")
         for name in sorted(open_edges, key=self._producers.__getitem__):
             if name not in choice.kept and self._is_chain(name):
                 at = self._producers[name]
-                counts = self._counts(choice.joined(at, at + 1, 1).units[choice.unit_of(at)])
-                choice = self._accept(name, choice, [choice.joined(at, at + 1, count) for count in counts], "bands")
+                others = [choice.joined(at, at + 1, count) for count in self._counts(choice, at)]
+                choice = self._accept(name, choice, others, "bands")
         return choice
 
     def _accept(self, name: str, now: _Choice, others: list[_Choice], place: str) -> _Choice:
@@ -153,8 +154,9 @@ class _Planner:
             except ProgramError as error:
                 reasons.append(error.message)
                 continue
-            if other_cycles > SLACK * cycles:
-                reasons.append(f"it would take {other_cycles - cycles} cycles more")
+            more = other_cycles - cycles
+            if other_cycles > self._most_cycles or more * self._hardware.dma_bytes_per_cycle > nbytes - other_bytes > 0:
+                reasons.append(f"it would take {more} cycles more")
             elif nbytes - other_bytes > saved:
                 best, saved = other, nbytes - other_bytes
             else:
@@ -200,10 +202,8 @@ class _Planner:
     def _all_parts(self, choice: _Choice) -> list[tuple[tuple[Part, ...], tuple[Tensor, ...]]]:
         """Of each unit its parts, and the tensors of its bands; equal ones are made once."""
         places, units = self._places(choice), []
-        spans = {name: self._span(name, choice) for name in choice.kept}
         for at, unit in enumerate(choice.units):
-            above = [places[name] for name, (begin, end) in spans.items() if begin <= at <= end]
-            limit = min(above, default=self._hardware.scratchpad_bytes)
+            limit = self._limit(choice, places, at)
             layers = self._layers[unit[0] : unit[1] + 1]
             names = {name for layer in layers for operands in layer.operands.values() for name in operands}
             key = unit, limit, frozenset(names & places.keys())
@@ -211,6 +211,12 @@ class _Planner:
                 self._known[key] = self._parts(*key)
             units.append(self._known[key])
         return units
+
+    def _limit(self, choice: _Choice, places: Mapping[str, int], at: int) -> int:
+        """Bytes of the scratchpad below all that stays there while a unit runs."""
+        spans = {name: self._span(name, choice) for name in choice.kept}
+        above = [places[name] for name, (begin, end) in spans.items() if begin <= at <= end]
+        return min(above, default=self._hardware.scratchpad_bytes)
 
     def _span(self, name: str, choice: _Choice) -> tuple[int, int]:
         """The first and the last unit at which a result is there."""
@@ -277,12 +283,14 @@ class _Planner:
         self._edges[name] = replace(edge, why=f"{edge.why}; bands: {problem}")
         return False
 
-    def _counts(self, unit: _Unit) -> list[int]:
-        """Numbers of bands that are worth a try."""
+    def _counts(self, choice: _Choice, producer: int) -> list[int]:
+        """Numbers of bands that are worth a try for a layer and the next one."""
+        joined, at = choice.joined(producer, producer + 1, 1), choice.unit_of(producer)
+        unit, limit = joined.units[at], self._limit(joined, self._places(choice), at)
         height = self._tensors[self._layers[unit[1]].out.tensor].shape[2]
         counts = [count for count in _BANDS if count <= height]
         sizes = {count: self._buffers((unit[0], unit[1], count)) for count in counts}
-        fewest = [next((n for n in counts if sizes[n] <= share * self._top), 0) for share in _SHARES]
+        fewest = [next((n for n in counts if sizes[n] <= share * limit), 0) for share in _SHARES]
         return [count for count in dict.fromkeys(fewest) if count]
 
     def _buffers(self, unit: _Unit) -> int:

@@ -29,14 +29,13 @@ ALIGNMENT = 64
 #: A dimension of an instruction has 16 bits.
 _LARGEST_TILE = 0xFFFF
 _RUNNERS_UP = 4
-#: Ways, of which the slowest may be a runner-up: a tile may have two, where an operand stays.
-_ENOUGH = 2 * (_RUNNERS_UP + 1)
+_ENOUGH = 2 * (_RUNNERS_UP + 1)  #: ways, of which any may be shown: a tile may have two, where an operand stays
 #: Of all ways that take at most so much of the time of the fastest, the one that moves the fewest bytes is the best.
 SLACK = 1.02
+_STEP_CYCLES = 16  #: that a tiling with local operands has to save for each step that it has more than another
 #: Steps along k of an operand that stays.
 _PANEL_STEPS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-#: What stands for a dataflow where the vector unit does the work.
-VECTOR = "vector"
+VECTOR = "vector"  #: what stands for a dataflow where the vector unit does the work
 
 
 @dataclass(frozen=True)
@@ -137,17 +136,23 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
         if len(fewest) == _ENOUGH and compute > max(SLACK * fewest[0], fewest[-1]):
             break  # no way takes fewer cycles than its work
         orders = _distinct_orders(problem, tile)
-        own = [_estimate(problem, hardware, flow, order, tile, stays, compute) for order in orders]
+        own = [estimate(problem, hardware, flow, order, tile, stays, compute) for order in orders]
         bisect.insort(fewest, min(own).cycles)
         del fewest[_ENOUGH:]
         tilings += own
     fastest = sorted(tilings)
     most = SLACK * fastest[0].cycles
-    best = min((each for each in fastest if each.cycles <= most), key=lambda each: (each.dram_bytes, each.cycles))
+    best = min((each for each in fastest if each.cycles <= most), key=lambda each: _rank(problem, each))
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
     for tiling in (best, *fastest):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
+
+
+def _rank(problem: GemmProblem, tiling: Tiling) -> tuple[int, int]:
+    """Bytes of DRAM, then cycles. Within the scratchpad no latency speaks against tiny tiles: each step counts."""
+    steps = math.prod(loop_extents(problem, (tiling.m, tiling.k, tiling.n)).values())
+    return tiling.dram_bytes, tiling.cycles + (_STEP_CYCLES * steps if problem.local else 0)
 
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
@@ -300,26 +305,20 @@ def _loads(loops: list[tuple[int, bool]], buffers: int) -> int:
 
 
 def estimate(
-    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str = ""
-) -> Tiling:
-    """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps."""
-    compute = _compute_cycles(problem, hardware, dataflow, tile)
-    return _estimate(problem, hardware, dataflow, order, tile, stays, compute)
-
-
-def _estimate(
-    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str,
-    compute: int,
+    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str = "",
+    compute: int | None = None,
 ) -> Tiling:  # fmt: skip
+    """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps; `compute`,
+    where it is known, are those of the work."""
+    compute = _compute_cycles(problem, hardware, dataflow, tile) if compute is None else compute
     extents, counts = loop_extents(problem, tile), load_counts(problem, tile, order, stays)
     outputs = problem.batch * extents["m"] * extents["n"]
     m, k, n = (min(size, whole) for size, whole in zip(tile, (problem.m, problem.k, problem.n), strict=True))
     elements, out_is_local = problem.batch * problem.m * problem.n, "out" in problem.local
     load, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     out_bytes = elements * problem.out_bytes
-    store = move_cycles(hardware, out_bytes, out_is_local)
+    store, nbytes = move_cycles(hardware, out_bytes, out_is_local), nbytes + (0 if out_is_local else out_bytes)
     store += 0 if out_is_local else (outputs - 1) * hardware.dma_latency
-    nbytes += 0 if out_is_local else out_bytes
     arrivals = _arrivals(problem, hardware, {**counts, "tiles": outputs}, (m, k, n))
     with_first = [name for name in arrivals if extents["k"] == 1 or name in "ab"]
     first = sum(arrivals[name][1] for name in with_first)
@@ -376,8 +375,8 @@ def _load_traffic(
     }
     near = sum(nbytes for name, (_, nbytes) in moved.items() if name in problem.local)
     far = [each for name, each in moved.items() if each[1] and name not in problem.local]
-    loads, nbytes = (sum(each) for each in zip(*far, strict=True)) if far else (0, 0)
-    cycles = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
+    nbytes = sum(each for _, each in far)
+    cycles = transfer_cycles(hardware, nbytes) + sum(loads for loads, _ in far) * hardware.dma_latency
     return cycles + move_cycles(hardware, near, is_local=True), nbytes
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...region import Region
-from ..code.codegen import code_of
+from ..code.codegen import code_of, facts_of
 from ..code.layer import Matrix, Windows
 from ..code.plan import Part, Plan
 from ..config import SystolicOptions
@@ -96,7 +96,7 @@ def _row(part: Part, planned: Plan, options: SystolicOptions, known: dict[Hashab
         alone = dataclasses.replace(planned, parts=(part,))
         (known[key],) = layer_rows(simulate(code_of(alone, options.accelerator)))
     row = known[key]
-    return dataclasses.replace(row, name=layer.name, facts={**row.facts, **layer.facts})
+    return dataclasses.replace(row, name=layer.name, facts={**layer.facts, **facts_of(part)})
 
 
 def _key(part: Part) -> Hashable:
@@ -105,7 +105,7 @@ def _key(part: Part) -> Hashable:
     b = _anonymous(layer.b) if isinstance(layer.b, Matrix) else layer.b is not None and layer.b.shape
     tiles = [None if step.tile is None else _anonymous(step.tile) for step in layer.steps]
     steps = tuple((step.op, step.dtype, step.source, tile) for step, tile in zip(layer.steps, tiles, strict=True))
-    return _anonymous(layer.a), b, part.problem, part.hardware.scratchpad_bytes, steps
+    return _anonymous(layer.a), b, part.problem, part.choices[0], steps
 
 
 def _anonymous(operand: Matrix | Windows) -> Matrix | Windows:
