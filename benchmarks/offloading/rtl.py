@@ -7,13 +7,14 @@ from __future__ import annotations
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
+from tests.byoc.systolic.code.test_plan import chain
 from tests.byoc.systolic.hardware.programs import (
     random_inputs,
     random_program,
@@ -26,6 +27,7 @@ from tvm_ext.byoc.systolic import (
     Program,
     cells,
     gemm_cycles,
+    lower,
     run,
     run_rtl,
     simulate,
@@ -109,6 +111,12 @@ def compare_program(program: Program) -> int:
     return cycles
 
 
+def fused_chain() -> Program:
+    """Six layers, of which two run by bands."""
+    layers, tensors, hardware = chain(7)
+    return lower(layers, tensors, replace(hardware, vector_lanes=4), fusion=True)
+
+
 def compare_programs(what: str, programs: Iterable[Program]) -> dict[str, Any]:
     """The row of programs, with the sum of :func:`compare_program`."""
     views = "functional and timing view"
@@ -116,12 +124,14 @@ def compare_programs(what: str, programs: Iterable[Program]) -> dict[str, Any]:
 
 
 def count_cells(size: int) -> dict[str, Any]:
-    """Cells of arrays of size x size PEs, by dataflow and part."""
-    hardware = Accelerator(rows=size, cols=size)
-    return {
-        flow: {part: asdict(each) for part, each in cells(hardware, flow).items()}
-        for flow in ("ws", "os")
-    }
+    """Of arrays of size x size PEs, by dataflow: gates and flip-flops of an element, transistors of
+    each part."""
+    counts: dict[str, Any] = {}
+    for flow in ("ws", "os"):
+        parts = cells(Accelerator(rows=size, cols=size), flow)
+        areas = [parts[name].transistors for name in ("elements", "skew", "sequencer", "array")]
+        counts[flow] = [parts["element"].gates, parts["element"].flip_flops, *areas]
+    return counts
 
 
 def _row(*words: Any) -> dict[str, Any]:
@@ -142,6 +152,10 @@ PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "resnet18": lambda: compare_programs(
         "layers of ResNet-18, 4 channels of 13 x 13 pixels", [resnet18()]
     ),
+    "fused": lambda: compare_programs(
+        "results that stay in the scratchpad, whole and by bands of rows",
+        [*(random_program(seed, fusion=True) for seed in (0, 3, 6, 9)), fused_chain()],
+    ),
     **{f"cells-{size}": partial(count_cells, size) for size in SIZES},
 }  # fmt: skip
 
@@ -153,16 +167,10 @@ def page(results: Mapping[str, Any]) -> str:
     lines = [_HEAD + "\n".join(lines) + _CELLS]
     for flow, name in (("ws", "ws, is"), ("os", "os")):
         for size in SIZES:
-            if parts := results.get(f"cells-{size}", {}).get(flow):
-                lines.append(_cells_line(size, name, parts))
+            if counts := results.get(f"cells-{size}", {}).get(flow):
+                numbers = " | ".join(f"{count:,}" for count in counts)
+                lines.append(f"| {size} x {size} | {name} | {numbers} |")
     return "\n".join(lines)
-
-
-def _cells_line(size: int, flows: str, parts: Mapping[str, Mapping[str, int]]) -> str:
-    names, element = ("elements", "skew", "sequencer", "array"), parts["element"]
-    areas = " | ".join(f"{parts[name]['transistors']:,}" for name in names)
-    counts = f"{element['gates']:,} | {element['flip_flops']}"
-    return f"| {size} x {size} | {flows} | {counts} | {areas} |"
 
 
 if __name__ == "__main__":

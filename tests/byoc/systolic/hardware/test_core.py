@@ -74,13 +74,10 @@ def test_load_and_store_take_turns_on_the_channel(latency: int) -> None:
         check(Program(hardware, tensors, (), code))
 
 
-@pytest.mark.parametrize(
-    "program",
-    [resnet18(7, 2, 1024, fusion=True), *(random_program(seed, fusion=True) for seed in (0, 1, 3))],
-    ids=["resnet18", "uint8", "dense", "windows"],
-)
-def test_tensors_that_stay_in_the_scratchpad(program: Program) -> None:
-    """Whole or by bands, read with strides or by windows: on the chip as in the other views."""
+@pytest.mark.parametrize("seed", [0, 3])
+def test_tensors_that_stay_in_the_scratchpad(seed: int) -> None:
+    """Of uint8, stored with strides, read by windows: on the chip as in the other views."""
+    program = random_program(seed, fusion=True)
     assert any(tensor.address is not None for tensor in program.tensors)
     check(program)
 
