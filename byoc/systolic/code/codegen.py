@@ -70,7 +70,7 @@ class _Builder:
     def _constant(self, values: np.ndarray) -> int:
         """Index of a constant; bands of a layer share theirs."""
         values = np.ascontiguousarray(values)
-        key = str(values.dtype), values.size, zlib.crc32(values)
+        key = str(values.dtype), values.size, zlib.crc32(values.data)
         at = self._known.setdefault(key, len(self.constants))
         if at == len(self.constants) or not np.array_equal(self.constants[at].view(np.uint8), values.view(np.uint8)):
             at = len(self.constants)

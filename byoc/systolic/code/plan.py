@@ -248,8 +248,8 @@ class _Planner:
         tensors: dict[str, Tensor] = {}
         for at in range(first, last):  # each result between them has a place for its largest band
             limit -= max(self._band_bytes(band[at]) for band in bands)
-            for band in (band[at] for band in bands):
-                tensors[band.name] = Tensor(band.name, "scratch", band.shape, band.whole.dtype, max(limit, 0))
+            for rows in (band[at] for band in bands):
+                tensors[rows.name] = Tensor(rows.name, "scratch", rows.shape, rows.whole.dtype, max(limit, 0))
         known, parts = {**self._tensors, **tensors}, []
         for band in bands:
             for at in range(first, last + 1):
