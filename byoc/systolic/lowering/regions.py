@@ -154,4 +154,4 @@ def _facts(timing: Timing) -> Mapping[str, Any]:
 
 def _row(row: LayerRow) -> dict[str, Any]:
     values = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "facts"}
-    return {**row.facts, **values, "intensity": row.intensity}
+    return {**row.facts, **values, "intensity": row.intensity if row.dram_bytes else None}
