@@ -81,7 +81,7 @@ def bench_of(recorder: Recorder, folder: Path) -> None:
             ports.append(f".{name}({wire}[{at} +: {len(port)}])")
             at += len(port)
         widths[f"{wire}puts"] = at
-        (folder / f"{wire}s.hex").write_text("\n".join(f"{bits:x}" for bits in recorder.clocks[flow]))
+        (folder / f"{wire}s.hex").write_text("".join(f"{bits:x}\n" for bits in recorder.clocks[flow]))
     count = len(recorder.clocks[Flow.In])
     (folder / "bench.sv").write_text(BENCH.format(count=count, ports=", ".join(ports), **widths))
 
