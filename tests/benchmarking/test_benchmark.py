@@ -206,11 +206,8 @@ def test_bad_models_are_refused(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("others", [("onnxruntime",), ("onnxruntime", "tvm")], ids=len)
-def test_real_processes(others):
-    proto = dense_model(free=True)[0]
-    source = proto.SerializeToString() if len(others) == 1 else proto
-    told = []
+def test_real_processes():
+    source, others, told = dense_model(free=True)[0].SerializeToString(), ("onnxruntime", "tvm"), []
     table = benchmark(source, others, 1, rounds=7, seconds_per_round=0.01, progress=told.append, shapes={"x": (3, 7)})
     assert table.ok, str(table)
     assert all(table.ratio(other) > 0 for other in others)
