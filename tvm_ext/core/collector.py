@@ -1,7 +1,5 @@
 """Python's collector of cycles, while what is made lives on: imports of TVM, and compiles."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

@@ -129,7 +129,7 @@ def short(monkeypatch):
     """Loops of some microseconds."""
     from tvm_ext.inspection.profile import roofs
 
-    for name, value in (("_SECONDS", 0.002), ("_STEPS", 1000), ("_TIMES_L3", 0), ("_LEAST_STREAM", 1 << 20)):
+    for name, value in (("_SECONDS", 0.002), ("_STEPS", 1000), ("_stream_bytes", lambda l3: 1 << 20)):
         monkeypatch.setattr(roofs, name, value)
 
 
@@ -159,3 +159,10 @@ def test_the_roofs_of_this_machine_are_measured(short):
     for rate in ("flops", "bandwidth", "cache_bandwidth"):
         assert 0 < getattr(first, rate) <= getattr(second, rate)  # the best so far
     assert first.threads == 1 and first.stream_bytes >= 1 << 20 and "1 thread, measured by loops" in str(first)
+
+
+@pytest.mark.parametrize(("l3", "mebibytes"), [(4, 64), (32, 128), (480, 1024), (800, 1600)])
+def test_a_stream_is_longer_than_the_last_cache(l3, mebibytes):
+    from tvm_ext.inspection.profile import roofs
+
+    assert roofs._stream_bytes(l3 << 20) == mebibytes << 20
