@@ -19,7 +19,7 @@ def quick():
     """Roofs and overhead of round numbers: measuring them takes seconds, and is tested by itself."""
 
     class Meter:
-        def __init__(self, threads, machine, instructions):
+        def __init__(self, threads, machine, instructions, seconds):
             self.threads = threads
 
         def measure(self):
