@@ -19,31 +19,22 @@ from tvm_ext.schedules.recipes import layout_transform
 
 PLAIN, NHWC = Layout.plain(4), Layout((0, 2, 3, 1))
 SHAPES = [
-    (1, 16, 5, 7),
-    (2, 13, 3, 1),
-    (1, 1, 1, 1),
-    (2, 37, 9, 11),
+    (1, 16, 5, 7), (2, 13, 3, 1), (1, 1, 1, 1), (2, 37, 9, 11),
     (1, 3, 40, 41),  # few channels
     (3, 17, 1, 1),  # no image
     (1, 1, 6, 5),  # one channel
     (1, 48, 131, 131),  # enough for two threads, of 3 blocks
-]
+]  # fmt: skip
 #: Shapes that go from every layout to every other one.
 GENERAL = SHAPES[3:6]
 PAIRS = [
-    (PLAIN, Layout.blocked(4, 8)),
-    (Layout.blocked(4, 8), PLAIN),
-    (PLAIN, Layout.blocked(4, 16)),
-    (Layout.blocked(4, 16), PLAIN),
-    (Layout.blocked(4, 4), Layout.blocked(4, 16)),
-    (Layout.blocked(4, 16), Layout.blocked(4, 8)),
-    (PLAIN, NHWC),
-    (NHWC, PLAIN),
-    (NHWC, Layout.blocked(4, 8)),
+    (PLAIN, Layout.blocked(4, 8)), (Layout.blocked(4, 8), PLAIN), (PLAIN, Layout.blocked(4, 16)),
+    (Layout.blocked(4, 16), PLAIN), (Layout.blocked(4, 4), Layout.blocked(4, 16)),
+    (Layout.blocked(4, 16), Layout.blocked(4, 8)), (PLAIN, NHWC), (NHWC, PLAIN), (NHWC, Layout.blocked(4, 8)),
     (Layout.blocked(4, 16), NHWC),
     (Layout.blocked(4, 8, axis=3), Layout.blocked(4, 16)),
     (Layout.blocked(4, 16).permuted((0, 2, 3, 1)), PLAIN),
-]
+]  # fmt: skip
 #: Of 24 permutations; odd sizes, few, many.
 EVERY = [(2, 3, 4, 5), pytest.param((17, 5, 3, 33), marks=pytest.mark.long)]
 
