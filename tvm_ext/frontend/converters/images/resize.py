@@ -83,9 +83,7 @@ def _changed(axes: Sequence[Axis], graph: Graph) -> list[Axis]:
     return [a for a, own in zip(axes, changes, strict=True) if graph.most(f"axis {a.number} is resized", int(own))]
 
 
-def _from_sizes(
-    sizes: list[int], wanted: list[int], attributes: Attributes
-) -> tuple[list[int], list[tuple[int, ...]]]:
+def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> tuple[list[int], list[tuple[int, ...]]]:
     """Sizes of the result, and the ratio of each that is its scale."""
     ratios: list[tuple[int, ...]] = list(zip(wanted, sizes, strict=True))
     policy = text(attributes, "keep_aspect_ratio_policy", "stretch")
@@ -130,7 +128,7 @@ def _along(x: Any, axis: Axis, mode: Mode, graph: Graph) -> Any:
     tables, sized, dtype = Tables(axis, mode, taps), graph.sized, dtype_of(x)
     index = _table(tables, "index", "int32", graph)
     if sized:
-        weight = kernel(lambda numbers: tables.weights_of(numbers, dtype), constant(axis.numbers), name="resize_weights")
+        weight = kernel(lambda n: tables.weights_of(n, dtype), constant(axis.numbers), name="resize_weights")
     else:
         weight = constant(tables.weights().astype(dtype))
 

@@ -136,8 +136,8 @@ def veiled(body: Any, bounds: Mapping[Any, int]) -> Any:
 
     for i in range(N): f(i)     ->   for a in range(N): i = a & 63; f(i)          of at most 64 iterations
 
-    It would look for the best of all ways to step through them, of each of the many addresses of an unrolled body, which
-    takes it longer than all else about a kernel. Loops inside step through memory as before.
+    For each of the many addresses of an unrolled body it would look for the best of all ways to step through them: that
+    takes longer than all else about a kernel. Loops inside step through memory as before.
 
     Args:
         bounds: variable of a loop -> a number that no value of it reaches.
