@@ -30,6 +30,7 @@ from .probes import merged, moved, plans_of, probes_of
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
+    from ..frontend.importer import Imported
     from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.share_layouts import StoredWeights
@@ -128,6 +129,7 @@ class _Lowering:
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), 0
         self._shared: dict[Hashable, Any] = {}
+        self._first: Imported | None = None
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -327,7 +329,8 @@ class _Lowering:
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         begun.ctx.shared, begun.ctx.beside = self._shared, probe is not self._probes[0]
-        self._first = imported if probe is self._probes[0] else self._first
+        if probe is self._probes[0] or self._first is None:
+            self._first = imported
         if why := unlike_regions(imported, self._first):
             raise NotAlike(why)
         return begun

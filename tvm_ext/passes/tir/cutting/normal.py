@@ -71,7 +71,7 @@ def merged(body: Any, arithmetic: Arithmetic) -> Any:
 
     def visit(stmt: Any) -> Any:
         stmt = descend(stmt, visit)
-        inner = getattr(stmt, "body", None)
+        inner: Any = getattr(stmt, "body", None)
         if not (_is_plain(stmt, arithmetic) and _is_plain(inner, arithmetic) and isinstance(inner.extent, tirx.IntImm)):
             return stmt
         first, second, size = stmt.loop_var, inner.loop_var, int(inner.extent)
