@@ -277,8 +277,13 @@ def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED, last: str 
     passes = Pipeline.of(ctx.options).before(until)
     mod = (passes.through(last) if last else passes).run(begun.mod, ctx)
     begun.clock.lap("passes")
-    bodies = tuple(run_pipeline(_body(begun, name, one), until, last) for name, one in begun.imported.bodies.items())
-    return replace(begun, mod=mod, bodies=bodies)
+    return with_bodies(replace(begun, mod=mod), until, last)
+
+
+def with_bodies(lowered: Lowered, until: type[Pass] | str = SCHEDULED, last: str = "") -> Lowered:
+    """A model with the bodies of its loops after passes; `until` and `last` as in :func:`run_pipeline`."""
+    bodies = lowered.imported.bodies.items()
+    return replace(lowered, bodies=tuple(run_pipeline(_body(lowered, *named), until, last) for named in bodies))
 
 
 def _body(begun: Lowered, name: str, imported: Imported) -> Lowered:

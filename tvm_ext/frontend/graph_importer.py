@@ -70,7 +70,7 @@ class GraphImporter(ONNXGraphImporter):
         self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
-        self.shared = checked.shared
+        self.shared, self.sized = checked.shared, growth is not None
         self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)
@@ -213,6 +213,10 @@ class GraphImporter(ONNXGraphImporter):
     def known(self, name: str) -> np.ndarray | None:
         """The value of a name, if it is known now."""
         return value_of(self._nodes[name])
+
+    def most(self, question: str, own: int) -> int:
+        """The largest answer to a question about the node; see :class:`.control_flow.subgraph.Graph`."""
+        return self._growth.most(f"{question} {self._top}", own) if self._growth else own
 
     def bind(self, name: str, value: Any) -> None:
         """Let a name stand for a value."""
