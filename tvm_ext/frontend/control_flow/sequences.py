@@ -14,6 +14,7 @@ from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import UNFIT, Refusal
+from .counted import Counted
 from .subgraph import Graph, as_tensor, constant_of
 
 
@@ -50,6 +51,12 @@ def describe(value: Any) -> str:
     if is_tensor(value):
         shape = shape_of(value)
         return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
+    if isinstance(value, Counted):
+        dims = [
+            str(size) if axis != value.axis else f"at most {size}"
+            for axis, size in enumerate(shape_of(value.tensor) or ())
+        ]
+        return f"{dtype_of(value.tensor)} of shape ({', '.join(dims)}), as values decide"
     return "an empty optional" if isinstance(value, Nothing) else f"a {type(value).__name__}"
 
 
