@@ -3,39 +3,88 @@
 i = NonZero(x), an output   ->   main returns i at its largest size and, behind all outputs, how much of it there is
 """
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
 from onnx import helper
 from tvm import relax, topi
 
+from ..core.graph.relax_graph import shape_of
+from ..ops import Kind, of
 from ..runtime.interface import Count
+from .checks.inference import types_of_outputs
 from .checks.refusal import Refusal
 from .control_flow.counted import Counted
 from .control_flow.sequences import describe
 from .control_flow.subgraph import Graph, as_tensor
 from .converters import own_converter
 from .converters.base import operands
+from .reading.walk import attribute
 from .trace import Trace
 
+#: Operators that pick from their first input, where an index below 0 counts from its end.
+_PICKS = ("Gather", "GatherND")
+#: Operators that place elements, or hand them on.
+_MOVES = (*_PICKS, "Cast", "Identity", "Squeeze", "Transpose", "Unsqueeze")
 
-def check_counted(node: onnx.NodeProto, value: Callable[[str], Any]) -> None:
-    """See that no operand of a node has a size that values decide.
+
+def carry(node: onnx.NodeProto, graph: Graph, convert: Callable[[onnx.NodeProto], None]) -> bool:
+    """Convert a node that reads what has a size that values decide, if its outputs have that size along an axis.
 
     Args:
-        value: what a name stands for.
+        convert: converts the node, whose operands have their largest sizes meanwhile.
+
+    Returns:
+        Whether there is such an operand.
 
     Raises:
-        Refusal: names the operand.
+        Refusal: there is, and the node does more than hand on element by element what there is of it.
     """
-    for name in filter(None, node.input):
-        if isinstance(operand := value(name), Counted):
-            fix = (
-                f"cut the model in two by onnx.utils.extract_model: one with {name!r} as an output, one with it as an "
-            )
-            fix += "input; or let onnxruntime run these nodes: fallback='onnxruntime'"
-            raise Refusal(f"its input {name!r} is {describe(operand)}, which can only be an output", fix=fix)
+    counted = {name: value for name in node.input if name and isinstance(value := graph.value(name), Counted)}
+    if not counted:
+        return False
+    (name, first), *_ = counted.items()
+    axes = _axes(node, graph, counted)
+    if len(axes) < len([output for output in node.output if output]):
+        fix = f"cut the model in two by onnx.utils.extract_model: one with {name!r} as an output, one with it as an "
+        fix += "input; or let onnxruntime run these nodes: fallback='onnxruntime'"
+        raise Refusal(
+            f"its input {name!r} is {describe(first)}: nodes behind that work element by element only", fix=fix
+        )
+    try:
+        for operand, value in counted.items():
+            graph.bind(operand, value.tensor)
+        convert(node)
+    finally:
+        for operand, value in counted.items():
+            graph.bind(operand, value)
+    for output, axis in axes.items():
+        tensor = graph.value(output)
+        tensor = relax.BlockBuilder.current().emit(tensor) if isinstance(tensor, relax.Call) else tensor
+        graph.bind(output, dataclasses.replace(first, tensor=tensor, axis=axis))
+    return True
+
+
+def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> dict[str, int]:
+    """Output -> its axis of the size that values decide, as ONNX infers it; nothing of one that has none or two."""
+    sizes, reads = {value.size for value in counted.values()}, [name for name in node.input if name]
+    picked = counted.get(node.input[0]) if node.op_type in _PICKS else None
+    axis = attribute(node, "axis", 0) if node.op_type == "Gather" else None
+    behind_the_end = picked is not None and (axis is None or axis % len(shape_of(picked.tensor) or (1,)) == picked.axis)
+    if len(sizes) > 1 or behind_the_end or not _is_elementwise(node):
+        return {}
+    known = {name: value for name in reads if (value := graph.known(name)) is not None}
+    types = types_of_outputs(node, graph.opsets, {name: graph.type_of(name) for name in reads}, known)
+    axes = {name: [a for a, d in enumerate(kind.tensor_type.shape.dim) if d.dim_param in sizes]
+            for name, kind in types.items()}  # fmt: skip
+    return {name: found[0] for name, found in axes.items() if len(found) == 1}
+
+
+def _is_elementwise(node: onnx.NodeProto) -> bool:
+    """Whether each element of what a node makes is of one element of each operand."""
+    return node.domain in ("", "ai.onnx") and (node.op_type in _MOVES or of(node.op_type).kind is Kind.ELEMENTWISE)
 
 
 def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:

@@ -41,7 +41,7 @@ from .control_flow.loops import convert_loop, convert_scan
 from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
 from .converters import ML, InFloat32, in_bounds, is_narrow, one_or_all, own_converter
 from .converters.selection.counting import COUNTING
-from .counts import add_counts, check_counted, convert_counting
+from .counts import add_counts, carry, convert_counting
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
 from .known_values import check_decided, known_outputs, value_of
@@ -239,9 +239,8 @@ class GraphImporter(ONNXGraphImporter):
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
         node = with_stated_dtype(node, self._narrow)
-        if self._known(node):
+        if self._known(node) or carry(node, self, self._convert_operation):
             return
-        check_counted(node, self.value)
         if node.domain in ("", "ai.onnx") and node.op_type in _CONTROL_FLOW:
             _CONTROL_FLOW[node.op_type](node, self)
         elif sequences.takes(node, self):
@@ -261,7 +260,7 @@ class GraphImporter(ONNXGraphImporter):
         elif lacks_converter(node):
             self._define(node)
         else:
-            self._check_operands(node)
+            sequences.check_tensors(node, self.value)
             check_axis(node, inputs)
             if node.op_type in COUNTING and node.domain in ("", "ai.onnx"):
                 return convert_counting(node, self, inputs)
@@ -289,11 +288,6 @@ class GraphImporter(ONNXGraphImporter):
     def type_of(self, name: str) -> onnx.TypeProto:
         """The ONNX type of what a name stands for."""
         return type_of_value(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
-
-    def _check_operands(self, node: onnx.NodeProto) -> None:
-        for name in filter(None, node.input):
-            if isinstance(value := self._nodes[name], (sequences.TensorList, sequences.Nothing)):
-                raise Refusal(f"its input {name!r} is {sequences.describe(value)}, not a tensor")
 
     def _is_known(self, name: str) -> bool:
         return isinstance(self._nodes[name], GenericConst) or self.known(name) is not None

@@ -13,18 +13,16 @@ class Counted:
         axis: of the tensor.
         count: Relax variable or constant, one int64.
         size: name of the dimension; tensors of one count have the same.
+        maker: the node that counts, for messages.
     """
 
     tensor: Any
     axis: int
     count: Any
     size: str
+    maker: str
     #: It is no expression: whoever asks for shape or dtype learns that it has none.
     ty = None
-
-    def of(self, tensor: Any, axis: int) -> "Counted":
-        """Another tensor of as many elements along an axis."""
-        return Counted(tensor, axis, self.count, self.size)
 
 
 def at_most(value: Any) -> Any:

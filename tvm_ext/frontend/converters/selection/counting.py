@@ -36,7 +36,7 @@ def non_zero(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     shape = static_shape(x, "the input of NonZero") or (1,)
     mask = x if dtype_of(x) == "bool" else emit(relax.op.not_equal(x, scalar(0, x)))
     places, count = _places(emit(relax.op.reshape(mask, shape)), shape)
-    return [Counted(places, 1, count, _size(attributes))]
+    return _counted(attributes, count, (places, 1))
 
 
 @converts("Compress")
@@ -55,7 +55,7 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
         return [relax.op.take(x, constant(rows.astype(np.int64)), axis, mode="wrap")]
     most = min(lengths[0], shape[axis])
     places, count = _places(emit(relax.op.strided_slice(condition, [0], [0], [most])), (most,))
-    return [Counted(_taken(x, emit(relax.op.reshape(places, (most,))), axis), axis, count, _size(attributes))]
+    return _counted(attributes, count, (_taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
 
 
 @converts("Unique")
@@ -67,9 +67,7 @@ def unique(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     shape = static_shape(x, "the input of Unique")
     axis = int(axis) % len(shape)
     first, inverse, counts, count = _grouped(_rows(x, axis), bool(attributes.get("sorted", 1)))
-    size = _size(attributes)
-    tensors = (_taken(x, first, axis), axis), (first, 0), (counts, 0)
-    y, first, counts = (Counted(tensor, at, count, size) for tensor, at in tensors)
+    y, first, counts = _counted(attributes, count, (_taken(x, first, axis), axis), (first, 0), (counts, 0))
     return [y, first, inverse, counts]
 
 
@@ -81,23 +79,24 @@ def non_max_suppression(inputs: Any, attributes: Attributes, opset: int) -> list
     limit = constant([0], "int64") if most is None else emit(relax.op.reshape(most, (1,)))
     known = numpy_of(limit if most is None else most)
     each = count if known is None else min(count, max(int(known.reshape(-1)[0]), 0))
-    size, rows = _size(attributes), batch * classes * each
-    if not rows:
-        return [Counted(constant(np.zeros((0, 3), np.int64)), 0, constant(np.zeros(1, np.int64)), size)]
+    if not (rows := batch * classes * each):
+        return _counted(attributes, constant(np.zeros(1, np.int64)), (constant(np.zeros((0, 3), np.int64)), 0))
     overlap, least = (None if x is None else emit(relax.op.reshape(x, (1,))) for x in (inputs[3], inputs[4]))
     overlap = constant([0], "float32") if overlap is None else overlap
     corners = _corners(boxes, bool(attributes.get("center_point_box", 0)))
     operands = [corners, scores, limit, overlap, *([] if least is None else [least])]
     body, shapes = functools.partial(_suppression, each), [(rows, 3), (1,), (count,)]
     selected, total, _ = _extern(body, shapes, ["int64", "int64", "int8"], *operands, name="non_max_suppression")
-    return [Counted(selected, 0, total, size)]
+    return _counted(attributes, total, (selected, 0))
 
 
 # ------------------------------------------------------------ what they share
-def _size(attributes: Attributes) -> str:
-    """A name for the size that values decide: after the node's first output."""
+def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Counted]:
+    """Outputs of a node, of which there is as much along an axis each as one count says."""
     graph = graph_of(attributes)
-    return graph.names.fresh(f"{next(filter(None, graph.node.output))}_count")
+    size = graph.names.fresh(f"{next(filter(None, graph.node.output))}_count")
+    maker = f"node {graph.label!r} ({graph.node.op_type})"
+    return [Counted(tensor, axis, count, size, maker) for tensor, axis in tensors]
 
 
 def _wide(x: Any) -> Any:
