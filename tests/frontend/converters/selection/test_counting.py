@@ -105,7 +105,7 @@ def ours(op: str, feeds: Mapping[str, Array], outputs: int = 1, **attributes: An
     return list(tvm_ext.compile(proto, cache=False, threads=1).run(feeds).values())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "uint64"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint64"])
 def test_unique_has_one_nan_and_one_zero_and_keeps_large_numbers(dtype: str) -> None:
     """As numpy: onnxruntime takes NaN for equal to everything, and has no unsigned numbers."""
     if dtype == "uint64":
@@ -137,6 +137,6 @@ def test_a_step_of_a_loop_has_one_size() -> None:
         [value("on", [], TensorProto.BOOL), value("t", [4]), value("z", None, I64)],
     )  # fmt: skip
     loop = helper.make_node("Loop", ["n", "", "x"], ["last", "all"], "loop", body=body)
-    proto = model([loop], [value("x", [4])], [value("last", [4]), value("all", None, I64)], {"n": np.array(300)})
-    with pytest.raises(UnsupportedError, match="'loop'"):
+    proto = model([loop], [value("x", [4])], [value("last", [4]), value("all", None, I64)], {"n": np.array(10_000)})
+    with pytest.raises(UnsupportedError, match="'z' of a step of a loop"):
         tvm_ext.compile(proto, cache=False)
