@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.frontend.graphs import run_onnxruntime
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.cli import main
 from tvm_ext.core.errors import ArtifactError, OptionError
+from tvm_ext.inspection.dump import StageWarning
 from tvm_ext.runtime.consistency import check_consistency
 from tvm_ext.runtime.interface import Count
 from tvm_ext.runtime.model import CompiledModel
@@ -62,7 +64,10 @@ def test_files_pickles_and_stages(program: CompiledModel, tmp_path: Path) -> Non
     assert loaded.outputs == program.outputs
     check(loaded.run(X))
     check(pickle.loads(pickle.dumps(program)).run(X))
-    stages = [path for path in tvm_ext.inspect(counting(2, 3)).dump(tmp_path) if path.name.endswith("grouped.py")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StageWarning)
+        paths = tvm_ext.inspect(counting(2, 3)).dump(tmp_path)
+    stages = [path for path in paths if path.name.endswith("grouped.py")]
     check(tvm_ext.resume(stages[0]).run(X))
 
 

@@ -9,14 +9,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_ext
-from tests.frontend.graphs import run_onnxruntime
+from tests.frontend.graphs import imported, run_onnxruntime
 from tests.onnx_graphs import model, node, value
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.runtime.model import CompiledModel
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, int], Array]
-I64 = TensorProto.INT64
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def whole(*shape: int, dtype: str = "float32") -> Draw:
@@ -127,6 +127,46 @@ def test_non_zero_of_what_is_no_number_and_of_nothing() -> None:
     (found,) = ours("NonZero", {"x": np.array([np.nan, -0.0, 1e-45, 0, -np.inf], np.float32)})
     np.testing.assert_array_equal(found, [[0, 2, 4]])
     assert ours("NonZero", {"x": np.zeros((0, 3), np.float32)})[0].shape == (2, 0)
+
+
+PLACES = [node("NonZero", "x", "nz"), node("Transpose", "nz", "t"), node("NonZero", "other", "nz2")]
+#: Output -> its node, and type.
+CARRIED = {
+    "v": (node("GatherND", "x t", "v"), F32), "w": (node("Mul", "v v", "w"), F32),
+    "f": (node("Cast", "nz", "f", to=F32), F32), "a": (node("Add", "f column", "a"), F32),
+    "r": (node("Gather", "nz one", "r"), I64), "p": (node("Gather", "row r", "p"), F32),
+    "u": (node("Unsqueeze", "r one", "u"), I64), "i": (node("Identity", "u", "i"), I64),
+}  # fmt: skip
+WEIGHTS = {"one": np.array([1]), "column": np.array([[1], [2]], np.float32), "row": np.arange(5, dtype=np.float32),
+           "axis": np.array(1)}  # fmt: skip
+
+
+def test_what_works_element_by_element_may_stand_behind() -> None:
+    nodes = [*PLACES[:2], *(behind for behind, _ in CARRIED.values())]
+    outputs = [value("t", None, I64), *(value(name, None, kind) for name, (_, kind) in CARRIED.items())]
+    proto = model(nodes, [value("x", [2, 5])], outputs, WEIGHTS)
+    program = tvm_ext.compile(proto, cache=False, threads=1)
+    assert len({dim for spec in program.outputs for dim in spec.shape if isinstance(dim, str)}) == 1
+    for kind in (0, 1, 2, 3):
+        feeds = {"x": whole(2, 5)(np.random.default_rng(kind), kind)}
+        for mine, reference in zip(program.run(feeds).values(), run_onnxruntime(proto, feeds), strict=True):
+            np.testing.assert_array_equal(mine, reference)
+            assert mine.dtype == reference.dtype
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        node("CumSum", "nz axis", "y"), node("Gather", "nz one", "y", axis=1), node("GatherND", "nz t", "y"),
+        node("Add", "nz nz2", "y"), node("Shape", "nz", "y"), node("ReduceSum", "nz one", "y"),
+        node("Concat", "nz nz", "y", axis=1), node("Squeeze", "nz", "y"),
+    ],
+    ids=lambda last: last.op_type,
+)  # fmt: skip
+def test_what_does_more_is_refused(last: onnx.NodeProto) -> None:
+    proto = model([*PLACES, last], [value("x", [2, 5]), value("other", [2, 5])], [value("y", None, I64)], WEIGHTS)
+    with pytest.raises(UnsupportedError, match=rf"'{last.name}'.*at most 10.*'nonzero_nz' \(NonZero\)"):
+        imported(proto)
 
 
 def test_a_step_of_a_loop_has_one_size() -> None:

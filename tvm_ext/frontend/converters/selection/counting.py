@@ -200,7 +200,7 @@ def _together() -> Any:
 
 def _local(*dtypes: str) -> Any:
     """Variables of a kernel, each of one element."""
-    made = [T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local")) for dtype in dtypes]
+    made = [T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local", layout=None)) for dtype in dtypes]
     return made if len(made) > 1 else made[0]
 
 
