@@ -92,7 +92,7 @@ def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) 
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     convert = own_converter(node.op_type)
     assert convert is not None
-    values = convert(operands(map(as_tensor, inputs)), {**attributes, "tvm_custom": {"graph": graph}}, graph.opset)
+    values = convert(operands([*map(as_tensor, inputs)]), {**attributes, "tvm_custom": {"graph": graph}}, graph.opset)
     for name, value in zip(node.output, values, strict=False):
         if name:
             graph.bind(name, value)
