@@ -314,6 +314,9 @@ def _row_wise_outputs(
     for size in (first, second):
         one = _imported(source, options, size, _fix(inputs))
         ctx = CompileContext(machine, options.bound(size), one.provenance)
+        if counted := [spec.name for spec in one.outputs if spec.count is not None]:
+            wrong = f"{source.name}: values decide the size of output {counted[0]!r}, which are those of all rows"
+            raise UnsupportedError(wrong, fix=_fix(inputs))
         folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), one.mod, ctx)
         imported.append(one)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
@@ -352,7 +355,7 @@ def _symbolic(one: TensorSpec, other: TensorSpec, size: int, symbol: str) -> Ten
     def dim(a: int, b: int) -> int | str:
         return a if a == b else symbol if a == size else f"{a // size}*{symbol}"
 
-    return TensorSpec(one.name, tuple(map(dim, one.sizes, other.sizes)), one.dtype)
+    return replace(one, shape=tuple(map(dim, one.sizes, other.sizes)))
 
 
 def _check_outputs(made: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:
