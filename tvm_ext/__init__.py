@@ -15,6 +15,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .core.collector import rare_collections as _rare_collections
 from .core.tuner_names import DEFAULT as _DEFAULT_TUNER
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
             and is no program for all sizes.
         UnsupportedError: a node cannot be compiled; the message names it.
     """
-    from .driver.compile import compile_model
+    with _rare_collections:
+        from .driver.compile import compile_model
 
     _measure_choices(model, options)
     return compile_model(model, **options)
@@ -318,7 +320,8 @@ def __getattr__(name: str) -> Any:
         value: Any = _version()
     elif name in _LAZY:
         module, attribute = _LAZY[name]
-        value = importlib.import_module(module)
+        with _rare_collections:
+            value = importlib.import_module(module)
         value = getattr(value, attribute) if attribute else value
     else:
         raise AttributeError(f"module 'tvm_ext' has no attribute {name!r}")

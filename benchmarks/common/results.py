@@ -88,21 +88,24 @@ def write_parts(
     parts: Mapping[str, Callable[[], Mapping[str, Any]]],
     only: Iterable[str],
     page: Callable[[Mapping[str, Any]], str],
+    folder: pathlib.Path = RESULTS,
 ) -> None:
     """Measure parts of a page; the others keep their stored results. Each is stored when it is
     there, and the page is written and printed at the end.
 
     Args:
-        name: of the two files in the folder of this machine.
+        name: of the two files.
         parts: key -> measures it, and gives plain values.
         only: keys of those that are measured.
         page: what was stored -> Markdown.
+        folder: of both; by default that of this machine, whose facts each part of it has too.
     """
-    stored = read_json(RESULTS / f"{name}.json")
+    stored = read_json(folder / f"{name}.json")
+    machine = {"machine": this_machine()} if folder == RESULTS else {}
     for key in only:
         say(f"{key} ...")
-        stored[key] = {"machine": this_machine(), **parts[key]()}
-        write_json(RESULTS / f"{name}.json", stored)
+        stored[key] = {**machine, **parts[key]()}
+        write_json(folder / f"{name}.json", stored)
     text = page(stored)
-    write_text(RESULTS / f"{name}.md", text)
+    write_text(folder / f"{name}.md", text)
     print(text)

@@ -1,5 +1,6 @@
 """Designs over the layers of :mod:`.layers`, timed: many arrays against a large one, energies by
-their source. Writes results/designs.md, which is the same on any machine; takes a minute.
+their source; models whose results stay on the chip. Writes results/designs.md, which is the same on
+any machine; takes some minutes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.byoc.systolic.cases import table_rows
-from tvm_ext.byoc.systolic import Accelerator, Timing, simulate
+from tvm_ext.byoc.systolic import Accelerator, Timing, simulate, sweep
 from tvm_ext.byoc.systolic.code.tiling import GemmProblem
+from tvm_ext.byoc.systolic.config import SystolicOptions
+from tvm_ext.byoc.systolic.lowering.regions import plan_of
 from tvm_ext.byoc.systolic.simulation.partition import partition
+from tvm_ext.driver.regions import regions_of
 
 from benchmarks.common.results import ALL_RESULTS, write_text
 from benchmarks.common.rows import table
 from benchmarks.offloading.layers import LAYERS
 from benchmarks.offloading.mapping import program_of
+from benchmarks.offloading.models import REPORTED
 from benchmarks.offloading.scalesim_multicore import PARTITIONS
 from benchmarks.offloading.speed import MEMORIES
 
@@ -38,6 +43,9 @@ SHAPES = (
     (16, 16, 16),
     (64, 64, 1),
 )
+#: Models of int8, and KiB of scratchpad and accumulators, whose results stay on the chip.
+MODELS = ("ResNet-18, int8", "MobileNetV2, int8")
+CHIPS = ((64, 16), (256, 64), (1024, 256))
 SOURCES = (
     {},
     {"energy": "hwcomponents:45nm"},
@@ -68,6 +76,13 @@ The default accelerator: 16x16 PEs, 256 KiB of scratchpad, 64 KiB of accumulator
 all layers together.
 
 {energy}
+
+## Results that stay on the chip
+
+All layers of a model as one region, int8 (QDQ), 16x16 PEs, 16 bytes a cycle; with `fusion=False`
+and with the plan, by the timing view. Edges are results that other layers read.
+
+{plans}
 """
 
 
@@ -77,6 +92,7 @@ def main() -> int:
     text = _PAGE.format(
         arrays=table(arrays()),
         energy=table(energies()),
+        plans=table(plans()),
         problems=len(ratios),
         equal=sum(ratio == 1 for ratio in ratios),
         mean=math.exp(statistics.fmean(map(math.log, ratios))),
@@ -126,6 +142,26 @@ def energies() -> list[tuple[str, ...]]:
     head = ["Horowitz, 45 nm", *(str(source["energy"]) for source in SOURCES[1:])]
     levels = ((level, *(f"{sums[level] / 1e6:.1f}" for sums in columns)) for level in columns[0])
     return [("level", *head), *levels]
+
+
+def plans() -> list[tuple[str, ...]]:
+    """Rows of the table of models with and without results that stay on the chip."""
+    head = "model", "scratchpad, accumulator KiB", "DRAM MB", "with plan", "cycles", "with plan"
+    rows = [(*head, "edges", "whole", "by bands")]
+    for name in MODELS:
+        make, dtype = REPORTED[name]
+        regions = regions_of(make(), offload_options={"dtype": dtype})
+        for scratchpad, accumulator in CHIPS:
+            sizes = {"scratchpad_bytes": scratchpad << 10, "accumulator_bytes": accumulator << 10}
+            options = [SystolicOptions(dtype=dtype, **sizes, fusion=f) for f in (False, True)]
+            points = sweep(regions, options)
+            edges = [edge for region in regions for edge in plan_of(region, options[1]).edges]
+            places = Counter(edge.place for edge in edges)
+            moved = (f"{point.dram_bytes / 1e6:.2f}" for point in points)
+            cycles = (f"{point.cycles:,}" for point in points)
+            counts = (str(n) for n in (len(edges), places["scratchpad"], places["bands"]))
+            rows.append((name, f"{scratchpad}, {accumulator}", *moved, *cycles, *counts))
+    return rows
 
 
 def cuts() -> list[float]:

@@ -1,15 +1,20 @@
 """The accelerator as hardware: against its simulator in every clock, and the cells that it takes.
-Writes results/rtl.md, which is the same on any machine; takes some minutes.
+Writes results/rtl.json and rtl.md, which are the same on any machine; each part takes some minutes.
 """
 
 from __future__ import annotations
 
 import pathlib
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
+from tests.byoc.systolic.code.test_plan import chain
 from tests.byoc.systolic.hardware.programs import (
     random_inputs,
     random_program,
@@ -19,17 +24,18 @@ from tests.byoc.systolic.hardware.programs import (
 from tests.byoc.systolic.hardware.test_array import checker, stepper_run
 from tvm_ext.byoc.systolic import (
     Accelerator,
-    Cells,
     Program,
     cells,
     gemm_cycles,
+    lower,
     run,
     run_rtl,
     simulate,
 )
 from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
 
-from benchmarks.common.results import ALL_RESULTS, write_text
+from benchmarks.common import arguments
+from benchmarks.common.results import ALL_RESULTS, write_parts
 
 GEMMS, PROGRAMS = 200, 20
 SIZES = (1, 2, 4, 8, 16)
@@ -53,28 +59,14 @@ of addresses.
 
 
 def main() -> int:
-    """Run all, and write the page; 1 where anything differs."""
-    seeds = range(PROGRAMS)
-    programs = {
-        f"{PROGRAMS} programs of two layers, dense and convolutions": map(random_program, seeds),
-        f"{PROGRAMS} programs of a pooling or depthwise convolution, clip": map(
-            random_reductions, seeds
-        ),
-        "layers of ResNet-18, 4 channels of 13 x 13 pixels": [resnet18()],
-    }
-    clocks = {what: sum(map(compare_program, some)) for what, some in programs.items()}
-    gemms = {dataflow: compare_gemms(dataflow) for dataflow in ("ws", "os", "is")}
-    table = {
-        (size, dataflow): cells(Accelerator(rows=size, cols=size), dataflow)
-        for dataflow in ("ws", "os")
-        for size in SIZES
-    }
-    write_text(ALL_RESULTS / "rtl.md", page(gemms, clocks, table))
+    """Run the parts asked for, and write the page; the others keep what they had."""
+    parser = arguments.parser(__doc__, "offloading/rtl.py --only ws cells-16", only=list(PARTS))
+    write_parts("rtl", PARTS, parser.parse_args().only, page, ALL_RESULTS)
     return 0
 
 
-def compare_gemms(dataflow: str) -> tuple[int, int]:
-    """(GEMMs, clocks) of random ones on random arrays, each register compared after each clock.
+def compare_gemms(dataflow: str) -> dict[str, Any]:
+    """The row of random GEMMs on random arrays, each register compared after each clock.
 
     Raises:
         AssertionError: a register, a sum or the number of clocks differs.
@@ -100,7 +92,8 @@ def compare_gemms(dataflow: str) -> tuple[int, int]:
             assert clocks == gemm_cycles(dataflow, m, k, n, rows, cols, model)
             assert stepper._memory.has_finished(stepper.folds)
             total += clocks
-    return GEMMS, total
+    what = f"array, {dataflow}: {GEMMS} GEMMs, 1 x 1 to 8 x 8 PEs"
+    return _row(what, "stepper", _EACH_CLOCK, total)
 
 
 def compare_program(program: Program) -> int:
@@ -118,32 +111,66 @@ def compare_program(program: Program) -> int:
     return cycles
 
 
-def page(
-    gemms: dict[str, tuple[int, int]],
-    programs: dict[str, int],
-    table: dict[tuple[int, str], dict[str, Cells]],
-) -> str:
-    """Markdown of both tables."""
-    compared = [
-        (f"array, {dataflow}: {count} GEMMs, 1 x 1 to 8 x 8 PEs", "stepper", _EACH_CLOCK, clocks)
-        for dataflow, (count, clocks) in gemms.items()
-    ]
+def fused_chain() -> Program:
+    """Six layers, of which two run by bands."""
+    layers, tensors, hardware = chain(7)
+    return lower(layers, tensors, replace(hardware, vector_lanes=4), fusion=True)
+
+
+def compare_programs(what: str, programs: Iterable[Program]) -> dict[str, Any]:
+    """The row of programs, with the sum of :func:`compare_program`."""
     views = "functional and timing view"
-    compared += [
-        (f"chip: {what}", views, "outputs, cycles", clocks) for what, clocks in programs.items()
-    ]
-    lines = [f"| {what} | {other} | {how} | {clocks:,} |" for what, other, how, clocks in compared]
+    return _row(f"chip: {what}", views, "outputs, cycles", sum(map(compare_program, programs)))
+
+
+def count_cells(size: int) -> dict[str, Any]:
+    """Of arrays of size x size PEs, by dataflow: gates and flip-flops of an element, transistors of
+    each part."""
+    counts: dict[str, Any] = {}
+    for flow in ("ws", "os"):
+        parts = cells(Accelerator(rows=size, cols=size), flow)
+        areas = [parts[name].transistors for name in ("elements", "skew", "sequencer", "array")]
+        counts[flow] = [parts["element"].gates, parts["element"].flip_flops, *areas]
+    return counts
+
+
+def _row(*words: Any) -> dict[str, Any]:
+    return {"row": words}
+
+
+#: What is compared, each a row of the first table; and cells by size of the array.
+PARTS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    **{dataflow: partial(compare_gemms, dataflow) for dataflow in ("ws", "os", "is")},
+    "dense": lambda: compare_programs(
+        f"{PROGRAMS} programs of two layers, dense and convolutions",
+        map(random_program, range(PROGRAMS)),
+    ),
+    "reductions": lambda: compare_programs(
+        f"{PROGRAMS} programs of a pooling or depthwise convolution, clip",
+        map(random_reductions, range(PROGRAMS)),
+    ),
+    "resnet18": lambda: compare_programs(
+        "layers of ResNet-18, 4 channels of 13 x 13 pixels", [resnet18()]
+    ),
+    "fused": lambda: compare_programs(
+        "results that stay in the scratchpad, whole and by bands of rows",
+        [*(random_program(seed, fusion=True) for seed in (0, 3, 6, 9)), fused_chain()],
+    ),
+    **{f"cells-{size}": partial(count_cells, size) for size in SIZES},
+}  # fmt: skip
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """Markdown of both tables, of the parts that there are."""
+    rows = [results[name]["row"] for name in PARTS if "row" in results.get(name, {})]
+    lines = [f"| {what} | {other} | {how} | {clocks:,} |" for what, other, how, clocks in rows]
     lines = [_HEAD + "\n".join(lines) + _CELLS]
-    for (size, dataflow), parts in table.items():
-        element = parts["element"]
-        areas = " | ".join(
-            f"{parts[name].transistors:,}" for name in ("elements", "skew", "sequencer", "array")
-        )
-        name = "ws, is" if dataflow == "ws" else dataflow
-        lines.append(
-            f"| {size} x {size} | {name} | {element.gates:,} | {element.flip_flops} | {areas} |"
-        )
-    return "\n".join(lines) + "\n"
+    for flow, name in (("ws", "ws, is"), ("os", "os")):
+        for size in SIZES:
+            if counts := results.get(f"cells-{size}", {}).get(flow):
+                numbers = " | ".join(f"{count:,}" for count in counts)
+                lines.append(f"| {size} x {size} | {name} | {numbers} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Accelerator:
             energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
             object.__setattr__(self, "energy", energy)
         elif isinstance(self.energy, str):
-            ports = self.itemsize * max(self.rows, self.cols), self.accumulator_itemsize * self.cols
+            ports = self.port_bytes, self.accumulator_itemsize * self.cols
             memories = zip((self.scratchpad_bytes, self.accumulator_bytes), ports, strict=True)
             object.__setattr__(self, "energy", EnergyTable.of_model(self.energy, *memories))
         if not isinstance(self.energy, EnergyTable):
@@ -141,6 +141,12 @@ class Accelerator:
     def accumulator_itemsize(self) -> int:
         """Bytes of one partial sum."""
         return _ITEMSIZE[self.accumulator_dtype]
+
+    @property
+    def port_bytes(self) -> int:
+        """Bytes of the scratchpad in a cycle by one port: operands of the longer side of an array; what stays in the
+        scratchpad is stored and loaded by it."""
+        return self.itemsize * max(self.rows, self.cols)
 
     @property
     def macs_per_cycle(self) -> int:
@@ -193,12 +199,14 @@ def known_settings(kind: type, what: str, values: Mapping[str, Any]) -> dict[str
 # ------------------------------------------------------------ options of the back end
 @dataclass(frozen=True)
 class SystolicOptions(Accelerator):
-    """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with three differences.
+    """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with four differences.
 
     Attributes:
         dtype: "float32" by default, which most models are; "int8" takes quantized layers, "bfloat16" needs
             `precision="bf16"` of compile.
         dataflow: "ws", "os" or "is" for all layers; None: for each layer the one of least estimated cycles.
+        fusion: whether results of layers stay in the scratchpad where that saves bytes of DRAM; see
+            :mod:`.code.plan`.
         run: what runs programs, one of RUNS: "functional", numpy over tiles, or "rtl", the hardware, clock by clock; it
             is slow, takes int8, and needs the extra `rtl` wherever the model runs.
 
@@ -208,12 +216,15 @@ class SystolicOptions(Accelerator):
 
     dtype: str = "float32"
     dataflow: str | None = None
+    fusion: bool = True
     run: str = "functional"
 
     def __post_init__(self) -> None:
         _check_choice("run", self.run, RUNS)
         if self.run == "rtl" and self.dtype != "int8":
             raise OptionError(f"run='rtl' with dtype={self.dtype!r}: hardware has int8", fix='give dtype="int8"')
+        if not isinstance(self.fusion, bool):
+            raise OptionError(f"fusion={self.fusion!r}: True or False is needed")
         if self.dataflow is not None:
             object.__setattr__(self, "dataflow", str(Dataflow.of(self.dataflow)))
         super().__post_init__()

@@ -184,17 +184,14 @@ def test_nothing_left_to_run_is_no_hang(race):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"against": ("tensorrt",)}, "tensorrt"),
-        ({"against": ("tvm_ext",)}, "tvm_ext"),
-        ({"rounds": 6}, "at least 7"),
-        ({"seconds_per_round": 0.0}, "at least 7"),
-        ({"treads": 2}, "unknown compile option"),
-        ({"threads": 0}, "threads=0"),
+        ({"against": ("tensorrt",)}, "tensorrt"), ({"against": ("tvm_ext",)}, "tvm_ext"),
+        ({"rounds": 6}, "at least 7"), ({"seconds_per_round": 0.0}, "at least 7"),
+        ({"treads": 2}, "unknown compile option"), ({"threads": 0}, "threads=0"),
         ({"python": {"openvino": sys.executable}}, "openvino.*not among the contenders"),
         ({"python": {"tvm_ext": sys.executable}}, "tvm_ext.*not among the contenders"),
         ({"against": ("torch",), "python": "/no/such/python"}, "/no/such/python"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_refused(kwargs, message):
     with pytest.raises(OptionError, match=message):
         benchmark(dense_model()[0], **kwargs)
@@ -206,11 +203,8 @@ def test_bad_models_are_refused(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("others", [("onnxruntime",), ("onnxruntime", "tvm")], ids=len)
-def test_real_processes(others):
-    proto = dense_model(free=True)[0]
-    source = proto.SerializeToString() if len(others) == 1 else proto
-    told = []
+def test_real_processes():
+    source, others, told = dense_model(free=True)[0].SerializeToString(), ("onnxruntime", "tvm"), []
     table = benchmark(source, others, 1, rounds=7, seconds_per_round=0.01, progress=told.append, shapes={"x": (3, 7)})
     assert table.ok, str(table)
     assert all(table.ratio(other) > 0 for other in others)

@@ -24,17 +24,14 @@ class Needy:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"name": "My-NPU"}, "back end name 'My-NPU'"),
-        ({"patterns": ()}, "patterns=()"),
-        ({"patterns": PATTERNS * 2}, "one name: dense"),
-        ({"lower": None}, "lower=None"),
-        ({"driver": 3}, "driver=3"),
-        ({"cost": "fast"}, "cost='fast'"),
+        ({"name": "My-NPU"}, "back end name 'My-NPU'"), ({"patterns": ()}, "patterns=()"),
+        ({"patterns": PATTERNS * 2}, "one name: dense"), ({"lower": None}, "lower=None"),
+        ({"driver": 3}, "driver=3"), ({"cost": "fast"}, "cost='fast'"),
         ({"options": Thawed}, "a frozen dataclass is needed"),
         ({"options": Needy}, "needs a default"),
         ({"options": {}}, "a frozen dataclass is needed"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         make(**given)

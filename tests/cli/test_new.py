@@ -59,14 +59,14 @@ def test_the_entry_points_of_its_readme_are_those_of_the_library(folder):
 
 
 @pytest.mark.long
-def test_its_tests_pass_and_the_commands_of_its_readme_work(folder):
+def test_the_commands_of_its_readme_work(folder):
+    """Its own tests are run by `tests/test_documents.py`."""
     commands = [line.partition("#")[0].strip() for line in (folder / "README.md").read_text().splitlines()]
-    commands = [line for line in commands if line.startswith(("pytest", "tvm-ext"))]
-    assert len(commands) == 3
-    outputs = [run(folder, "bash", "-c", command) for command in commands]
-    assert " passed" in outputs[0] and "failed" not in outputs[0]
-    assert "5 of 5 nodes run on 'new_chip'" in outputs[1] and (folder / "mlp.so").is_file()
-    assert "output" in outputs[2]
+    tests, *verbs = [line for line in commands if line.startswith(("pytest", "tvm-ext"))]
+    assert tests == "pytest" and len(verbs) == 2
+    outputs = [run(folder, "bash", "-c", command) for command in verbs]
+    assert "5 of 5 nodes run on 'new_chip'" in outputs[0] and (folder / "mlp.so").is_file()
+    assert "output" in outputs[1]
 
 
 def test_json_names_the_files(cli_json, tmp_path):

@@ -35,13 +35,10 @@ def test_the_host() -> None:
 @pytest.mark.parametrize(
     ("target", "isa", "lanes", "registers"),
     [
-        ("skylake-avx512", "avx512", 16, 32),
-        ("haswell", "avx2", 8, 16),
-        ("sandybridge", "avx", 8, 16),
-        ("x86-64-v2", "sse4.2", 4, 16),
-        ("aarch64-linux-gnu:cortex-a72", "neon", 4, 32),
+        ("skylake-avx512", "avx512", 16, 32), ("haswell", "avx2", 8, 16), ("sandybridge", "avx", 8, 16),
+        ("x86-64-v2", "sse4.2", 4, 16), ("aarch64-linux-gnu:cortex-a72", "neon", 4, 32),
     ],
-)
+)  # fmt: skip
 def test_other_machines(target: str, isa: str, lanes: int, registers: int) -> None:
     machine = Machine.detect(target, 3)
     assert (machine.isa, machine.lanes, machine.registers, machine.threads) == (isa, lanes, registers, 3)
@@ -140,17 +137,12 @@ def multiply_add(lanes: int) -> Any:
 @pytest.mark.parametrize(
     ("told", "registers", "fused"),
     [
-        ("as its name says", "ymm", True),
-        ("a masked Xeon", "zmm", True),
-        ("a new Zen that LLVM does not know", "zmm", True),
-        ("taken for an older one", "zmm", True),
-        ("hides AVX-512", "ymm", True),
-        ("hides FMA", "ymm", False),
-        ("hides FMA alone of AVX-512", "ymm", False),
-        ("AVX2 without FMA, generic", "ymm", False),
-        ("hides AVX", "xmm", False),
+        ("as its name says", "ymm", True), ("a masked Xeon", "zmm", True),
+        ("a new Zen that LLVM does not know", "zmm", True), ("taken for an older one", "zmm", True),
+        ("hides AVX-512", "ymm", True), ("hides FMA", "ymm", False), ("hides FMA alone of AVX-512", "ymm", False),
+        ("AVX2 without FMA, generic", "ymm", False), ("hides AVX", "xmm", False),
     ],
-)
+)  # fmt: skip
 def test_llvm_emits_what_the_processor_has(told: str, registers: str, fused: bool) -> None:
     """Of 16 multiply-adds: the widest registers there are, and fused instructions only where there are any."""
     code = str(tvm.compile(multiply_add(16), target=TOLD[told].machine.target()).mod.inspect_source("asm"))

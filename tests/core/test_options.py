@@ -43,19 +43,12 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"thread": 2}, "did you mean 'threads'"),
-        ({"threads": 0}, "threads=0"),
-        ({"threads": True}, "threads=True"),
-        ({"threads": "2"}, "threads='2'"),
-        ({"threads": 5000}, "1024"),
-        ({"shapes": {"x": (-1, 2)}}, "whole numbers"),
-        ({"shapes": {3: (1,)}}, "input name"),
-        ({"shapes": {"x": "abc"}}, "whole numbers"),
-        ({"shapes": [1, 2]}, "input name"),
-        ({"dims": {"S": 5}}, "smallest and largest"),
-        ({"dims": {"S": (6, 5)}}, "ascending"),
-        ({"dims": {3: (1, 5)}}, "no name"),
-        ({"shapes": {"x": ("1N", 2)}}, "whole numbers"),
+        ({"thread": 2}, "did you mean 'threads'"), ({"threads": 0}, "threads=0"),
+        ({"threads": True}, "threads=True"), ({"threads": "2"}, "threads='2'"), ({"threads": 5000}, "1024"),
+        ({"shapes": {"x": (-1, 2)}}, "whole numbers"), ({"shapes": {3: (1,)}}, "input name"),
+        ({"shapes": {"x": "abc"}}, "whole numbers"), ({"shapes": [1, 2]}, "input name"),
+        ({"dims": {"S": 5}}, "smallest and largest"), ({"dims": {"S": (6, 5)}}, "ascending"),
+        ({"dims": {3: (1, 5)}}, "no name"), ({"shapes": {"x": ("1N", 2)}}, "whole numbers"),
         ({"dims": {"S": (2, 8)}, "specialize": {"S": (4, 9)}}, "S is 9, and dims has 2 to 8"),
         ({"dims": {"S": (2, 8)}, "specialize": {"S": (1,)}}, "S is 1, and dims has 2 to 8"),
         ({"dims": {"S": (0, 0)}}, "0 or more and 1 or more"),
@@ -66,11 +59,8 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         *(({"shapes": {"x": ("N", 2)}, "specialize": {"N": n}}, "1 or more") for n in (None, 3.5, "14", (10**30,))),
         ({"dims": {"S": (1, 8)}, "specialize": {"S": (1 << 31,)}}, "1 or more"),
         ({"shapes": {"x": ("N", 2)}, "specialize": (4, 1)}, "names of dimensions with sizes"),
-        ({"target": ""}, "CPU name"),
-        ({"target": 3}, "CPU name"),
-        ({"fusion": "most"}, "'default' or 'none'"),
-        ({"accuracy": "fast"}, "'default' or 'exact'"),
-        ({"cache": 1}, "True or False"),
+        ({"target": ""}, "CPU name"), ({"target": 3}, "CPU name"), ({"fusion": "most"}, "'default' or 'none'"),
+        ({"accuracy": "fast"}, "'default' or 'exact'"), ({"cache": 1}, "True or False"),
         ({"precision": "half"}, "'float32' or 'bf16' or 'fp16'"),
         ({"choose": "best"}, "'estimate' or 'measure'"),
         ({"choose": None}, "'estimate' or 'measure'"),
@@ -91,7 +81,7 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         ({"precision": "bf16", "keep_float32": [3]}, "names of ONNX nodes"),
         ({"precision": "bf16", "keep_float32": {"a": 3}}, "names of ONNX nodes"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_option_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         CompileOptions.of(**given)

@@ -119,20 +119,25 @@ def test_whole_scales_are_right_at_all_sizes(attributes: str) -> None:
     assert len(agrees_at_all_sizes(resized(attributes, "value_floats = [1.0, 1.0, 2.0, 2.0]"))) >= _HIGH - 2
 
 
-@pytest.mark.parametrize("wanted", [1, 4, 8, 12, 5040])
-@pytest.mark.parametrize(("coordinates", "rounding"), [
+_ROUNDED = [
     *itertools.product(["asymmetric", "align_corners"], ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]),
     *itertools.product(["half_pixel", "pytorch_half_pixel"], ["round_prefer_floor", "round_prefer_ceil"]),
-])  # fmt: skip
-def test_nearest_elements_of_a_constant_size_are_right_or_refused(coordinates: str, rounding: str, wanted: int) -> None:
+]
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "rounding", "wanted"), [(*kind, (12, 4, 1)[number % 3]) for number, kind in enumerate(_ROUNDED)]
+)
+def test_nearest_elements_of_a_constant_size_are_right(coordinates: str, rounding: str, wanted: int) -> None:
     attributes = f'mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}"'
-    for high in (7, 16):
-        try:
-            sizes = agrees_at_all_sizes(resized(attributes, f"value_ints = [1, 2, {wanted}, 6]"), high)
-        except (ModelError, UnsupportedError) as refused:
-            assert "cannot be compiled for every size of H" in str(refused)
-        else:
-            assert len(sizes) > 1
+    assert len(agrees_at_all_sizes(resized(attributes, f"value_ints = [1, 2, {wanted}, 6]"), 13)) >= 12
+
+
+def test_a_size_that_all_sizes_tried_divide_is_refused() -> None:
+    """The kernel repeats each element as often as the others: no factor is a function of H that is known."""
+    attributes = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    with pytest.raises((ModelError, UnsupportedError), match="cannot be compiled for every size of H"):
+        agrees_at_all_sizes(resized(attributes, "value_ints = [1, 2, 5040, 6]"), 7)
 
 
 @pytest.mark.parametrize(("coordinates", "rounding"), [
@@ -143,12 +148,12 @@ def test_the_nearest_row_is_right_at_all_sizes(coordinates: str, rounding: str) 
     assert list(agrees_at_all_sizes(resized(attributes, "value_ints = [1, 2, 1, 6]"), 7)) == [1, 2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-@pytest.mark.parametrize("wanted", [4, 8, 30])
-def test_interpolation_to_a_constant_size_is_right_or_refused(mode: str, wanted: int) -> None:
-    try:
-        sizes = agrees_at_all_sizes(resized(f'mode = "{mode}"', f"value_ints = [1, 2, {wanted}, 6]"))
-    except (ModelError, UnsupportedError) as refused:
-        assert mode == "cubic", refused
-    else:
-        assert mode == "linear" and sizes[-1] == _HIGH
+@pytest.mark.parametrize(("attributes", "operand"), [
+    ('mode = "cubic"', "value_ints = [1, 2, 8, 6]"), ('mode = "linear"', "value_ints = [1, 2, 30, 6]"),
+    ('mode = "linear", antialias = 1', "value_ints = [1, 2, 5, 6]"),
+    ('mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"', "value_ints = [1, 2, 8, 3]"),
+    ('mode = "cubic", exclude_outside = 1', "value_floats = [1.0, 1.0, 1.5, 2.0]"),
+    ('mode = "linear", coordinate_transformation_mode = "half_pixel_symmetric"', "value_floats = [1.0, 1.0, 0.5, 2.0]"),
+])  # fmt: skip
+def test_tables_that_sizes_decide_are_right_at_all_sizes(attributes: str, operand: str) -> None:
+    assert len(agrees_at_all_sizes(resized(attributes, operand), 13)) >= 12

@@ -241,14 +241,8 @@ def test_the_command_line_makes_exact_programs(tmp_path: Path, capsys: pytest.Ca
     onnx.save(model_named("rows"), tmp_path / "m.onnx")
     arguments = [
         str(tmp_path / "m.onnx"),
-        "--dims",
-        "N=1,4",
-        "--dims",
-        "S=1,40",
-        "--specialize",
-        "S=16,32",
-        "--no-cache",
-    ]
+        "--dims", "N=1,4", "--dims", "S=1,40", "--specialize", "S=16,32", "--no-cache",
+    ]  # fmt: skip
     assert main(["compile", *arguments, "-o", str(tmp_path / "m.so")]) == 0
     said = capsys.readouterr().out
     assert all(f"\n{which}: " in said for which in ("any size", "S 16", "S 32"))

@@ -164,13 +164,12 @@ def test_a_converter_that_refuses_inside_a_branch_names_the_inner_node():
         imported(proto)
 
 
-def test_a_shape_that_depends_on_values_names_the_node_and_what_to_freeze():
-    nodes = [node("NonZero", ["x"], ["y"], "find")]
-    proto = model(nodes, [value("x", [2, 3])], [value("y", [2, None], TensorProto.INT64)])
-    with pytest.raises(UnsupportedError, match=r"node 'find' \(NonZero") as error:
+def test_who_reads_a_tensor_whose_size_values_decide_is_named_and_who_makes_it():
+    nodes = [node("NonZero", ["x"], ["h"], "find"), node("CumSum", ["h", "axis"], ["y"], "total")]
+    proto = model(nodes, [value("x", [2, 3])], [value("y", [2, None], TensorProto.INT64)], {"axis": np.array(0)})
+    with pytest.raises(UnsupportedError, match=r"node 'total' \(CumSum") as error:
         imported(proto)
-    text = message(error.value)
-    assert "depends on values" in text and "compile(freeze={'x': ...})" in text
+    assert "'find' (NonZero)" in (text := message(error.value)) and "(2, at most 6)" in text
 
 
 def test_a_sequence_output_names_output_and_node():

@@ -103,12 +103,7 @@ def test_no_node_of_a_small_model_is_left_without_owner(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "offload"),
-    [
-        ("mobilenet_v2", None),
-        ("resnet50", None),
-        *((n, "systolic") for n in ("bert", "mlp", "mobilenet_v2", "resnet18")),
-    ],
+    ("name", "offload"), [("mobilenet_v2", None), ("bert", "systolic"), ("mobilenet_v2", "systolic")]
 )
 def test_no_node_of_the_zoo_is_left_without_owner(name: str, offload: str | None) -> None:
     assert unowned(name, offload=offload) == []

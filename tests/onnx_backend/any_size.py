@@ -35,12 +35,12 @@ def tasks_of(cases: Iterable[Case]) -> Iterator[Task]:
             yield case, (axes[zlib.crc32(case.name.encode()) % len(axes)],)
 
 
-def some_of(tasks: Iterable[Task], count: int = 2) -> list[Task]:
-    """So many tasks, chosen by a hash that never changes, of each operator with each number of symbolic dimensions."""
-    chosen: dict[tuple[str, int], list[Task]] = {}
+def some_of(tasks: Iterable[Task]) -> list[Task]:
+    """Two tasks of each operator, by a hash that never changes: of its most symbolic dimensions and of its fewest."""
+    chosen: dict[str, dict[int, Task]] = {}
     for case, axes in sorted(tasks, key=lambda task: zlib.crc32(repr((task[0].name, task[1])).encode())):
-        chosen.setdefault((case.operator, len(axes)), []).append((case, axes))
-    return [task for group in chosen.values() for task in group[:count]]
+        chosen.setdefault(case.operator, {}).setdefault(len(axes), (case, axes))
+    return [task for counts in chosen.values() for n, task in counts.items() if n in (min(counts), max(counts))]
 
 
 def _axes(case: Case) -> list[int]:

@@ -1,6 +1,9 @@
 """The node cases of `onnx.backend.test`, and which of their inputs are frozen: those that decide a shape."""
 
 import functools
+import os
+import pathlib
+import pickle
 import warnings
 import zlib
 from collections.abc import Iterable
@@ -24,6 +27,8 @@ _DECIDING = {
 #: Operator -> least absolute tolerance. ONNX's spectra were computed in float32: what cancels is noise of 2e-7.
 _ATOL = {"DFT": 1e-6, "STFT": 1e-6}
 _EXPANDED = "_expanded"
+#: Of pytest's cache, which a checkout leaves out.
+_FOLDER = pathlib.Path(__file__).resolve().parents[2] / ".pytest_cache"
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,20 @@ def is_plain(name: str) -> bool:
 
 @functools.cache
 def all_cases() -> dict[str, Case]:
-    """Every node case by name. Making them takes about ten seconds."""
+    """Every node case by name. ONNX computes them for five seconds: they are kept beside pytest's own cache."""
+    import onnx
+
+    made_of = (onnx.__version__, np.__version__, pathlib.Path(__file__).read_text())
+    kept = _FOLDER / f"node-cases-{zlib.crc32(repr(made_of).encode()):08x}.pickle"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(_computed()))
+        partial.replace(kept)
+    return pickle.loads(kept.read_bytes())
+
+
+def _computed() -> dict[str, Case]:
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():

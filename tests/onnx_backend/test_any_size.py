@@ -22,13 +22,13 @@ def check(tasks: Sequence[Task], least: float) -> None:
     assert counts["pass"] >= least * (counts["pass"] + counts["refused"]), counts
 
 
-def test_one_is_chosen_of_every_operator_and_number_of_symbols():
+def test_two_are_chosen_of_every_operator():
     tasks = [*tasks_of(all_cases().values())]
-    kinds = [{(case.operator, len(axes)) for case, axes in some} for some in (tasks, some_of(tasks, 1))]
-    assert kinds[0] == kinds[1] and len(some_of(tasks, 1)) == len(kinds[0])
+    counts = Counter(case.operator for case, _ in some_of(tasks))
+    assert counts.keys() == {case.operator for case, _ in tasks} and {*counts.values()} == {1, 2}
 
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
-def test_one_of_every_operator_is_right_at_any_size(part: int):
+def test_those_of_every_operator_are_right_at_any_size(part: int):
     """`python -m tests.onnx_backend.symbolic` runs all."""
-    check(some_of(tasks_of(all_cases().values()), 1)[part::3], 0.9)
+    check(some_of(tasks_of(all_cases().values()))[part::3], 0.9)

@@ -22,4 +22,4 @@ def answer(task: str) -> Outcome:
     return Outcome("pass", "", {"process": os.getpid()})
 
 
-SERVICE = Service(answer, seconds=0.2, memory=3 << 30)
+SERVICE = Service(answer, compiles=False, seconds=0.2, memory=3 << 30)

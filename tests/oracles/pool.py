@@ -40,11 +40,13 @@ class Service:
         answer: a function of a module, which takes a task and gives its outcome.
         seconds: of CPU time that a task may take, and twenty times as many of the clock.
         memory: bytes of address space of a worker, of which TVM, LLVM and their threads take a gibibyte and a half.
+        compiles: whether `answer` compiles models, so that workers import TVM before the first task.
     """
 
     answer: Callable[[Any], Outcome]
     seconds: float = 60.0
     memory: int = 24 << 30
+    compiles: bool = True
 
 
 class Lost(Exception):
@@ -60,7 +62,7 @@ class Worker:
 
     def __init__(self, service: Service) -> None:
         self._seconds, answer = service.seconds, service.answer
-        command = (os.getpid(), answer.__module__, answer.__name__, service.memory)
+        command = (os.getpid(), answer.__module__, answer.__name__, service.memory, int(service.compiles))
         self._process = _STARTER.submit(
             subprocess.Popen, (sys.executable, "-m", "tests.oracles.worker", *map(str, command)), cwd=_ROOT,
             env=environment(1), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

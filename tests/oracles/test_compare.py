@@ -24,13 +24,10 @@ F = np.float32([1, np.nan, np.inf])
         ([np.array([3], ml_dtypes.int4)], [np.array([2], ml_dtypes.int4)], "1 of 1"),
         ([np.float16([1 + 2.0**-9])], [np.float16([1])], ""),
         ([np.array(["a"], object)], [np.array(["b"], object)], "1 of 1"),
-        ([[F, F]], [[F, F]], ""),
-        ([[F]], [[F, F]], "1 outputs"),
-        ([F], [[F]], "a sequence on one side"),
-        ([None], [None], ""),
-        ([None], [F], "an empty optional"),
+        ([[F, F]], [[F, F]], ""), ([[F]], [[F, F]], "1 outputs"), ([F], [[F]], "a sequence on one side"),
+        ([None], [None], ""), ([None], [F], "an empty optional"),
     ],
-)
+)  # fmt: skip
 def test_as_onnx_does(outputs, references, part):
     reason, share = difference(outputs, references, close(1e-3, 1e-7))
     assert part in reason and bool(part) == bool(reason) == (share > 1)

@@ -1,6 +1,6 @@
 """A worker process: answers each pickled task of its pipe with a pickled outcome, by a function that is named.
 
-    python -m tests.oracles.worker PARENT MODULE FUNCTION BYTES
+    python -m tests.oracles.worker PARENT MODULE FUNCTION BYTES 0|1
 
 A crash or an endless loop ends this process and costs one case; :mod:`.pool` starts another one.
 """
@@ -18,13 +18,14 @@ from typing import Any, BinaryIO
 from tvm_ext.benchmarking.worker import die_with
 
 
-def main(parent: str, module: str, function: str, limit: str) -> None:
+def main(parent: str, module: str, function: str, limit: str, compiles: str) -> None:
     """Serve until the pipe is closed.
 
     Args:
         parent: process number, with which this process ends.
         module, function: what answers a task.
         limit: bytes of address space, beyond which a case fails instead of taking the machine down.
+        compiles: "1" if tasks compile models.
     """
     die_with(int(parent))
     resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
@@ -32,7 +33,8 @@ def main(parent: str, module: str, function: str, limit: str) -> None:
     tasks, answers = _channel()
     gc.disable()  # while modules are made, which live to the end
     answer: Callable[[Any], Any] = getattr(importlib.import_module(module), function)
-    _compile_on_one_core()
+    if compiles == "1":
+        _compile_on_one_core()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # as tests/conftest.py
     gc.enable()

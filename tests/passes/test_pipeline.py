@@ -50,14 +50,8 @@ def test_simplification_comes_before_lowering() -> None:
     passes = pipeline().before("states").passes
     assert ([type(p) for p in passes[: len(SIMPLIFY)]], passes[len(SIMPLIFY) :]) == ([*SIMPLIFY], LOWER)
     assert [phase.name for phase in pipeline().phases] == [
-        "simplify",
-        "lower",
-        "states",
-        "loops",
-        "memory",
-        "code",
-        "vm",
-    ]
+        "simplify", "lower", "states", "loops", "memory", "code", "vm",
+    ]  # fmt: skip
     assert [p.name for p in LOWER] == [
         "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "fuse-products", "choose-recipes",
         "assign-layouts", "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan",

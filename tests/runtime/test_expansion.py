@@ -63,14 +63,10 @@ def test_an_artifact_gives_the_same_weights_either_way(
 @pytest.mark.parametrize(
     "row",
     [
-        [5, [3, 3, 5, 3], MATRIX.tolist()],
-        [0, [3, 3, 5, 4], MATRIX.tolist()],
-        [0, [3, 2, 5, 3], MATRIX.tolist()],
-        [0, [3, 3, 5, 3], MATRIX[:2].tolist()],
-        [0, [3, 3, 5, 3], [["a"]]],
-        [0, [3]],
+        [5, [3, 3, 5, 3], MATRIX.tolist()], [0, [3, 3, 5, 4], MATRIX.tolist()], [0, [3, 2, 5, 3], MATRIX.tolist()],
+        [0, [3, 3, 5, 3], MATRIX[:2].tolist()], [0, [3, 3, 5, 3], [["a"]]], [0, [3]],
     ],
-)
+)  # fmt: skip
 def test_metadata_that_does_not_fit_its_weights_is_refused(row: list[object], metadata: Metadata) -> None:
     fields = json.loads(metadata.to_json())
     assert fields["compact"] == [[0, [3, 3, 5, 3], MATRIX.tolist()]]

@@ -45,13 +45,13 @@ def test_tensor_spec() -> None:
         ({"threads": True}, "'threads': True"),
         ({"parallel": 1}, "'parallel': 1: bool"),
         ({"inputs": {}}, "'inputs'"),
-        ({"weights": [["w", [1], "float31"]]}, "'weights' has the tensor 'w'"),
-        ({"weights": [["w", [-1], "float32"]]}, "0 or more"),
-        ({"weights": [["w", [True], "float32"]]}, "'weights': shape: True"),
-        ({"weights": [["w", ["N"], "float32"]]}, "'weights' has the tensor 'w'"),
-        ({"weights": [["w", 3, "float32"]]}, "'weights': shape: 3"),
-        ({"outputs": [["w", [1]]]}, r"'outputs': \['w', \[1\]\]: \[name, shape, dtype\] is needed"),
-        ({"outputs": [["w", [1], "object"]]}, "no dtype of numbers"),
+        ({"weights": [["w", [1], "float31", None]]}, "'weights' has the tensor 'w'"),
+        ({"weights": [["w", [-1], "float32", None]]}, "0 or more"),
+        ({"weights": [["w", [True], "float32", None]]}, "'weights': shape: True"),
+        ({"weights": [["w", ["N"], "float32", None]]}, "'weights' has the tensor 'w'"),
+        ({"weights": [["w", 3, "float32", None]]}, "'weights': shape: 3"),
+        ({"outputs": [["w", [1]]]}, r"'outputs': \['w', \[1\]\]: \[name, shape, dtype, count\] is needed"),
+        ({"outputs": [["w", [1], "object", None]]}, "no dtype of numbers"),
         ({"outputs": ["abc"]}, "'outputs': 'abc'"),
         ({"outputs": [None]}, "'outputs': None"),
         ({"machine": {}}, r"machine\['isa'\] is not text"),
@@ -118,11 +118,7 @@ _ANY = [[], [["N", 1, 500, 4, 512]]]
         (
             "symbols",
             [
-                ["N", 1, 8, 1],
-                ["N.x", 1, 8, 1, 8],
-                ["N", -1, 8, 1, 8],
-                ["N", 0, 0, 1, 0],
-                ["N", 4, 2, 1, 8],
+                ["N", 1, 8, 1], ["N.x", 1, 8, 1, 8], ["N", -1, 8, 1, 8], ["N", 0, 0, 1, 0], ["N", 4, 2, 1, 8],
                 ["N", 1, 8, 0, 8],
             ],
         ),
@@ -147,7 +143,7 @@ _ANY = [[], [["N", 1, 500, 4, 512]]]
             [["body", [["x", ["N"], "float32"]], [], ["body", [], [], 0, 0.0, [], [], [], []]], ["body", [], []]],
         ),
     ],
-)
+)  # fmt: skip
 def test_rows_that_say_what_cannot_be_are_refused(field: str, rows: list[Any]) -> None:
     fields = json.loads(SIZED.to_json())
     assert Metadata.from_json(SIZED.to_json()) == SIZED
@@ -179,17 +175,12 @@ def _changed(path: Sequence[str | int], value: Any) -> dict[str, Any]:
     [
         (("programs", 1, 0), "main"),
         (("bodies",), [_BODY, [*_BODY[:3], ["other", *_BODY[3][1:]]]]),
-        (("bodies", 0, 3, 7), [["N", 4]]),
-        (("bodies", 0, 3, 8), [["N", 1, 500, 4, 512]]),
-        (("programs", 1, 7), [["N", 0], ["N", 0]]),
-        (("programs", 1, 7), [["N", 4], ["N", 0]]),
-        (("programs", 1, 7), [["N", 504]]),
-        (("programs", 1, 7), [["N", 6]]),
-        (("programs", 0, 8, 0, 2), 496),
-        (("programs", 0, 8, 0), ["N", 1, 512, 4, 512]),
-        (("outputs", 0, 1, 0), "N - 4"),
+        (("bodies", 0, 3, 7), [["N", 4]]), (("bodies", 0, 3, 8), [["N", 1, 500, 4, 512]]),
+        (("programs", 1, 7), [["N", 0], ["N", 0]]), (("programs", 1, 7), [["N", 4], ["N", 0]]),
+        (("programs", 1, 7), [["N", 504]]), (("programs", 1, 7), [["N", 6]]), (("programs", 0, 8, 0, 2), 496),
+        (("programs", 0, 8, 0), ["N", 1, 512, 4, 512]), (("outputs", 0, 1, 0), "N - 4"),
     ],
-)
+)  # fmt: skip
 def test_programs_that_contradict_the_model_are_refused(path: Sequence[str | int], value: Any) -> None:
     assert Metadata.from_json(json.dumps(_changed(["format"], SIZED.format))).bodies[0].name == "body"
     with pytest.raises(ArtifactError, match=f"'{path[0]}'"):
@@ -248,14 +239,11 @@ def test_installed_versions() -> None:
 @pytest.mark.parametrize(
     ("past", "present", "wrong"),
     [
-        ((2, "P"), (2, "(P + S)"), ""),
-        (("S", "P"), ("S", "(P + S)"), "state"),
-        ((2, "P"), (3, "(P + S)"), "state"),
-        ((2, 5), (2, "(P + S)"), "state"),
-        ((2, "P"), (2, "P"), "state"),
+        ((2, "P"), (2, "(P + S)"), ""), (("S", "P"), ("S", "(P + S)"), "state"),
+        ((2, "P"), (3, "(P + S)"), "state"), ((2, 5), (2, "(P + S)"), "state"), ((2, "P"), (2, "P"), "state"),
         *(((2, size), (2, "(P + 2)"), "symbols") for size in ("(P + 1)", "2*P", "Q")),
     ],
-)
+)  # fmt: skip
 def test_a_state_grows_along_one_axis_whose_size_is_a_symbol_by_itself(past: Any, present: Any, wrong: str) -> None:
     symbols = (Symbol("P", 1, 8, 1, 8), Symbol("S", 1, 4, 1, 4))
     described = metadata(

@@ -323,40 +323,14 @@ def _floats(n: Node, values: np.random.Generator, shape: Shape, name: str) -> np
 
 #: Operators of which ONNX does not say what becomes of NaN and infinity, or that take time by their values.
 _TAME = (
-    "GRU",
-    "LSTM",
-    "RNN",
-    "Det",
-    "GridSample",
-    "LinearClassifier",
-    "DynamicQuantizeLinear",
-    "QuantizeLinear",
-    "RoiAlign",
-    "MaxRoiPool",
-    "SoftmaxCrossEntropyLoss",
-    "DFT",
-    "MaxPool",
-    "microsoft.NhwcMaxPool",
-    "STFT",
-    "Inverse",
-    "Col2Im",
-    "Resize",
-    "Upsample",
-    "microsoft.Attention",
-    "microsoft.CDist",
-    "microsoft.Inverse",
-    "microsoft.GridSample",
-    "microsoft.MultiHeadAttention",
-    "microsoft.QAttention",
-    "microsoft.SkipLayerNormalization",
-    "microsoft.SkipSimplifiedLayerNormalization",
-    "microsoft.DynamicQuantizeLSTM",
-    "microsoft.DynamicQuantizeMatMul",
-    "microsoft.MatMulNBits",
-    "DeformConv",
-    "LinearAttention",
-    "Normalizer",
-)
+    "GRU", "LSTM", "RNN", "Det", "GridSample", "LinearClassifier", "DynamicQuantizeLinear", "QuantizeLinear",
+    "RoiAlign", "MaxRoiPool", "SoftmaxCrossEntropyLoss", "DFT", "MaxPool", "microsoft.NhwcMaxPool", "STFT",
+    "Inverse", "Col2Im", "Resize", "Upsample", "microsoft.Attention", "microsoft.CDist", "microsoft.Inverse",
+    "microsoft.GridSample", "microsoft.MultiHeadAttention", "microsoft.QAttention",
+    "microsoft.SkipLayerNormalization", "microsoft.SkipSimplifiedLayerNormalization",
+    "microsoft.DynamicQuantizeLSTM", "microsoft.DynamicQuantizeMatMul", "microsoft.MatMulNBits", "DeformConv",
+    "LinearAttention", "Normalizer",
+)  # fmt: skip
 _SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1.0, 6e-8, 1e10, 0.5, -2.5, 65504.0, -65520.0, 3.4e38, 2.0**31]
     + [-128.5, 255.5, 16777217.0, -30.0, 89.0]

@@ -54,11 +54,8 @@ def test_bytes_touched_inside_each_loop() -> None:
     want = [
         4 * (1 + 1 + 1),
         4 * (16 + 1 + 16),  # xi: a row of C and of B, one of A
-        4 * (4 * 16 + 4 + 16),
-        4 * (4 * 16 + 4 * 32 + 32 * 16),
-        4 * (4 * 32 + 4 * 32 + 32 * 32),
-        4 * 3 * 32 * 32,
-    ]
+        4 * (4 * 16 + 4 + 16), 4 * (4 * 16 + 4 * 32 + 32 * 16), 4 * (4 * 32 + 4 * 32 + 32 * 32), 4 * 3 * 32 * 32,
+    ]  # fmt: skip
     assert [one.touched(inner) for inner in range(6)] == want
 
 

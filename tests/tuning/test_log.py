@@ -214,12 +214,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_prune_keeps_the_fastest_of_each_task_recipe_and_machine(tmp_path: Path) -> None:
     other = TaskKey.of("other", [])
     groups = [
-        {},
-        {"recipe": "winograd"},
-        {"task": other},
-        {"machine": {**MACHINE, "threads": 4}},
+        {}, {"recipe": "winograd"}, {"task": other}, {"machine": {**MACHINE, "threads": 4}},
         {"machine": {**MACHINE, "cpu": "another"}},
-    ]
+    ]  # fmt: skip
     rows = [costing(seconds, **group) for group in groups for seconds in (3.0, 1.0, 2.0)]
     bad = [record(costs=(), error="wrong"), replace(costing(0.5), discarded=True)]
     path = written(tmp_path / "log", *rows, *bad)

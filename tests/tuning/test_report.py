@@ -29,13 +29,8 @@ def test_the_table_has_a_row_a_task():
     head, rule, conv, dense, broken = report(CONV, NOTHING, BROKEN).markdown().partition("\n\n")[0].splitlines()
     assert {line.count("|") for line in (head, rule, conv, dense, broken)} == {11}
     assert [c.strip() for c in head.split("|")[1:-1]][:6] == [
-        "task",
-        "calls",
-        "space",
-        "trials",
-        "before us",
-        "after us",
-    ]
+        "task", "calls", "space", "trials", "before us", "after us",
+    ]  # fmt: skip
     cells = [c.strip() for c in conv.split("|")[1:-1]]
     assert cells == ["conv2d 1x64x56x56", "2", "12,345", "30 (4 failed)", "2000.0", "1000.0", "1.0", "0.50",
                      "conv2d_nchwc", "yes"]  # fmt: skip

@@ -40,14 +40,10 @@ def test_pinned_packages():
 @pytest.mark.parametrize(
     ("found", "status"),
     [
-        ("1.26.0", "ok"),
-        ("2.4.6", "ok"),
-        ("1.25.9", "fail"),
-        ("1.9", "fail"),
-        ("not installed", "fail"),
+        ("1.26.0", "ok"), ("2.4.6", "ok"), ("1.25.9", "fail"), ("1.9", "fail"), ("not installed", "fail"),
         ("2.0rc1", "ok"),
     ],
-)
+)  # fmt: skip
 def test_least_versions(found, status):
     assert doctor.check_least("numpy", found).status == status
 

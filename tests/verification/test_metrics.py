@@ -64,14 +64,10 @@ def test_ulp_of_bfloat16():
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([1.0, 3.0, -2.0], 5.0),
-        ([7.0, 7.0], 7.0),
-        ([-7.0], 7.0),
-        ([0.0, 0.0], 1.0),
-        ([], 1.0),
+        ([1.0, 3.0, -2.0], 5.0), ([7.0, 7.0], 7.0), ([-7.0], 7.0), ([0.0, 0.0], 1.0), ([], 1.0),
         ([1.0, np.inf, 2.0], 1.0),
     ],
-)
+)  # fmt: skip
 def test_value_range(values, expected):
     assert value_range(np.array(values)) == expected
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import json
 import os
 import signal
@@ -74,7 +75,11 @@ def _prepare(message: dict[str, Any]) -> tuple[Callable[[Arrays], Arrays], Array
     from .contenders import CONTENDERS
 
     start = time.perf_counter()
-    prepared = CONTENDERS[message["contender"]](message["model"], message["threads"], message["options"])
+    gc.disable()  # what is imported and compiled lives to the end: no cycle of it is worth a search
+    try:
+        prepared = CONTENDERS[message["contender"]](message["model"], message["threads"], message["options"])
+    finally:
+        gc.enable()
     inputs = _load(message["inputs"])
     begin = time.perf_counter()
     outputs = prepared.call(inputs)

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core import errors
+from ..core.collector import rare_collections
 from ..core.errors import TvmExtError
 from .shared.options import import_modules
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         args = make_parser().parse_args(arguments)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), rare_collections:
             warnings.showwarning = _warn
             code = _run(args)
         sys.stdout.flush()

@@ -7,6 +7,7 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -22,13 +23,14 @@ from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
-from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
-from .lowest import LEAST, place_text, probe_near, unlike, unlike_outputs, with_windows
-from .probes import common_sizes, moved, plans_of, probes_of
+from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start, with_bodies
+from .lowest import LEAST, place_text, probe_near, unlike, unlike_outputs, unlike_regions, with_windows
+from .probes import common_sizes, merged, moved, plans_of, probes_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
+    from ..frontend.importer import Imported
     from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.share_layouts import StoredWeights
@@ -59,8 +61,8 @@ def lower_any_size(
 
     graph = frozen_source(source, options.freeze).proto.graph
     reasons: list[str] = []
-    merged = _merged(options)
-    for named in (options, merged) if merged != options else (options,):
+    other = merged(options)
+    for named in (options, other) if other != options else (options,):
         inputs = input_specs(graph, dict(named.shapes), source.name)
         for symbols in plans_of(named, at):
             try:
@@ -103,23 +105,8 @@ def _lowered(
     return begun(moved(symbols, _MOST_MOVES)).run(inputs, grows)
 
 
-def _merged(options: CompileOptions) -> CompileOptions:
-    """The options with one name for all symbolic dimensions at one place of several inputs.
-
-    Some exporters name equal dimensions of two inputs differently.
-    """
-    first: dict[int, str] = {}
-    names: dict[str, str] = {}
-    stated = {**dict(options.dims), **dict(options.specialize)}  # what has sizes of its own is a dimension of its own
-    for _, shape in options.shapes:
-        for axis, dim in enumerate(shape):
-            if isinstance(dim, str):
-                names.setdefault(dim, dim if dim in stated else first.setdefault(axis, dim))
-    shapes = tuple(
-        (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
-    )
-    bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
-    return replace(options, shapes=shapes, dims=bounds)
+class _OutdoneError(Exception):
+    """What a converter decided at other sizes is decided anew: at these it needs more."""
 
 
 class _Lowering:
@@ -142,6 +129,7 @@ class _Lowering:
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), 0
         self._shared: dict[Hashable, Any] = {}
+        self._first: Imported | None = None
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -152,7 +140,8 @@ class _Lowering:
         """
         lowered, self._grows = None, grows
         while lowered is None:
-            lowered = self._attempt(inputs)
+            with contextlib.suppress(_OutdoneError):
+                lowered = self._attempt(inputs)
         return lowered
 
     def _attempt(self, inputs: Sequence[TensorSpec]) -> Programs | None:
@@ -192,7 +181,8 @@ class _Lowering:
         self._clock.lap("passes")
         outputs = self._outputs(lowered, alignment)
         least = lowest.imported if lowest.ctx.fact(Growth).alone else None
-        return Programs(tuple(inputs), outputs, (replace(lowered, symbols=self._symbols),), self._symbols, least=least)
+        lowered = with_bodies(replace(lowered, symbols=self._symbols))
+        return Programs(tuple(inputs), outputs, (lowered,), self._symbols, least=least)
 
     def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> Lowered | None:
         """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
@@ -322,6 +312,7 @@ class _Lowering:
 
         Raises:
             NotAlike: part of it has no program of its own.
+            _OutdoneError: a decision of the programs before it does not hold at these sizes.
         """
         from ..core.numbers.storage import Growth
         from ..frontend.importer import import_model
@@ -330,15 +321,18 @@ class _Lowering:
         instruments = self._instruments if probe is self._probes[0] else NO_INSTRUMENTS
         options, growth = self._options.at(probe), self._growth.again()
         imported = import_model(self._source, options, growth=growth)
+        if growth.outdone:
+            raise _OutdoneError
         begun = start(
             self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
             imported=imported, grows=self._grows,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         begun.ctx.shared, begun.ctx.beside = self._shared, probe is not self._probes[0]
-        if begun.imported.regions:
-            region = begun.imported.regions[0]
-            raise NotAlike(f"node {region.nodes[0]!r} runs in {region.backend}, at one size only")
+        if probe is self._probes[0] or self._first is None:
+            self._first = imported
+        if why := unlike_regions(imported, self._first):
+            raise NotAlike(why)
         return begun
 
     @staticmethod

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import gc
 import hashlib
 import tempfile
-import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.collector import rare_collections
 from ..core.errors import BuildError, ToolError, naming
 from ..core.instruments import Instruments
 from ..core.machine import machine_for
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     from .assemble import Assembled
 
 
-#: Objects more than there were, at which Python looks for cycles in a compile.
-_YOUNG = 50_000
-
-
 def compile_model(
     model: Any, options: CompileOptions | None = None, instruments: Instruments = NO_INSTRUMENTS, **fields: Any
 ) -> CompiledModel:
@@ -53,32 +48,8 @@ def compile_model(
     options = options or CompileOptions.of(**fields)
     dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
-    with _rare_collections, naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
+    with rare_collections, naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
         return _compiled(model, options, instruments, clock)
-
-
-class _RareCollections:
-    """A context of any number of threads in which Python's collector of cycles runs less often, until the last of them
-    leaves it: most objects that a compile makes live to its end, and hardly any is in a cycle."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside, self._before = threading.Lock(), 0, gc.get_threshold()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._before = young, *rest = gc.get_threshold()
-                gc.set_threshold(young and max(young, _YOUNG), *rest)  # 0: its user has it off
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                gc.set_threshold(*self._before)
-
-
-_rare_collections = _RareCollections()
 
 
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:

@@ -286,8 +286,13 @@ def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED, last: str 
     passes = Pipeline.of(ctx.options).before(until)
     mod = (passes.through(last) if last else passes).run(begun.mod, ctx)
     begun.clock.lap("passes")
-    bodies = tuple(run_pipeline(_body(begun, name, body), until, last) for name, body in begun.imported.bodies.items())
-    return replace(begun, mod=mod, bodies=bodies)
+    return with_bodies(replace(begun, mod=mod), until, last)
+
+
+def with_bodies(lowered: Lowered, until: type[Pass] | str = SCHEDULED, last: str = "") -> Lowered:
+    """A model with the bodies of its loops after passes; `until` and `last` as in :func:`run_pipeline`."""
+    bodies = lowered.imported.bodies.items()
+    return replace(lowered, bodies=tuple(run_pipeline(_body(lowered, *named), until, last) for named in bodies))
 
 
 def _body(begun: Lowered, name: str, imported: Imported) -> Lowered:
@@ -318,6 +323,9 @@ def _row_wise_outputs(
     for size in (first, second):
         import_ = _imported(source, options, size, _fix(inputs))
         ctx = CompileContext(machine, options.bound(size), import_.provenance)
+        if counted := [spec.name for spec in import_.outputs if spec.count is not None]:
+            wrong = f"{source.name}: values decide the size of output {counted[0]!r}, which are those of all rows"
+            raise UnsupportedError(wrong, fix=_fix(inputs))
         folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), import_.mod, ctx)
         imported.append(import_)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
@@ -356,7 +364,7 @@ def _symbolic(first: TensorSpec, other: TensorSpec, size: int, symbol: str) -> T
     def dim(a: int, b: int) -> int | str:
         return a if a == b else symbol if a == size else f"{a // size}*{symbol}"
 
-    return TensorSpec(first.name, tuple(map(dim, first.sizes, other.sizes)), first.dtype)
+    return replace(first, shape=tuple(map(dim, first.sizes, other.sizes)))
 
 
 def _check_outputs(made: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:

@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import onnx
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.tirx.analysis import undefined_vars
 
 from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
 from ..core.sizes import evaluate
+from ..frontend.importer import Imported
 from ..passes.sizes.alignment import begins_alike, constants_of
 from ..passes.sizes.compute_constants import MOST_ELEMENTS
 from ..passes.sizes.patterns import patterns_of
 from ..passes.sizes.solver import Solver
+from ..runtime import control_flow
 from ..runtime.sizes.symbols import Symbol
 
 #: The least sizes of other programs, in turn: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
@@ -119,6 +122,23 @@ def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solv
         if expr is not None and evaluate(expr, lows) != int(wanted):
             return False
     return True
+
+
+def unlike_regions(own: Imported, first: Imported) -> str:
+    """Why what runs beside the program is not the same at all sizes; "" if it is: loops whose steps are.
+
+    Args:
+        own: the model as it is imported at some sizes.
+        first: at the bounds.
+    """
+    for region in own.regions:
+        flow = control_flow.flow_of(region.program.value.numpy().tobytes()) if "body" in region.facts else None
+        if not isinstance(flow, control_flow.Loop):
+            return f"node {region.nodes[0]!r} runs in {region.backend}, at one size only"
+        body, other = own.bodies[flow.body], first.bodies.get(flow.body)
+        if other is None or not tvm_ffi.structural_equal(body.mod, other.mod) or unlike_regions(body, other):
+            return f"the steps of node {region.nodes[0]!r}, a loop, depend on sizes"
+    return ""
 
 
 def unlike_outputs(shapes: Sequence[Sequence[Any]], low: IRModule, lows: Mapping[str, int]) -> str:

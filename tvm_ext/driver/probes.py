@@ -25,6 +25,25 @@ _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 _STEPS = (2, 4, 8, 16, 32, 64)
 
 
+def merged(options: CompileOptions) -> CompileOptions:
+    """The options with one name for all symbolic dimensions at one place of several inputs.
+
+    Some exporters name equal dimensions of two inputs differently.
+    """
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    stated = {**dict(options.dims), **dict(options.specialize)}  # what has sizes of its own is a dimension of its own
+    for _, shape in options.shapes:
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                names.setdefault(dim, dim if dim in stated else first.setdefault(axis, dim))
+    shapes = tuple(
+        (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
+    )
+    bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
+    return replace(options, shapes=shapes, dims=bounds)
+
+
 def plans_of(options: CompileOptions, at: Mapping[str, int] | None = None) -> Iterator[tuple[Symbol, ...]]:
     """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must.
 

@@ -35,10 +35,13 @@ from .checks.operators import lacks_converter, refusal
 from .checks.refusal import FIX, ConverterFailed, Refusal, TooLong, unsupported
 from .control_flow import sequences
 from .control_flow.branches import convert_if
+from .control_flow.counted import at_most
 from .control_flow.functions import definition
 from .control_flow.loops import convert_loop, convert_scan
 from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
 from .converters import ML, InFloat32, in_bounds, is_narrow, one_or_all, own_converter
+from .converters.selection.counting import COUNTING
+from .counts import add_counts, carry, convert_counting
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
 from .known_values import check_decided, known_outputs, value_of
@@ -70,7 +73,7 @@ class GraphImporter(ONNXGraphImporter):
         self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
-        self.shared = checked.shared
+        self.shared, self.sized = checked.shared, growth is not None
         self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)
@@ -137,6 +140,9 @@ class GraphImporter(ONNXGraphImporter):
             self._close(node, label)
         for i, output in enumerate(self._checked.graph.output):
             self._nodes[f"output {i}"] = self._output(output)
+        self.trace.sizes = add_counts(self._checked.graph.output, self._nodes, self.trace)
+        graph.output.extend(self.trace.sizes)
+        self._mark([])
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
@@ -214,6 +220,10 @@ class GraphImporter(ONNXGraphImporter):
         """The value of a name, if it is known now."""
         return value_of(self._nodes[name])
 
+    def most(self, question: str, own: int) -> int:
+        """The largest answer to a question about the node; see :class:`.control_flow.subgraph.Graph`."""
+        return self._growth.most(f"{question} {self._top}", own) if self._growth else own
+
     def bind(self, name: str, value: Any) -> None:
         """Let a name stand for a value."""
         self._nodes[name] = value
@@ -233,7 +243,7 @@ class GraphImporter(ONNXGraphImporter):
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
         node = with_stated_dtype(node, self._narrow)
-        if self._known(node):
+        if self._known(node) or carry(node, self, self._convert_operation):
             return
         if node.domain in ("", "ai.onnx") and node.op_type in _CONTROL_FLOW:
             _CONTROL_FLOW[node.op_type](node, self)
@@ -254,8 +264,10 @@ class GraphImporter(ONNXGraphImporter):
         elif lacks_converter(node):
             self._define(node)
         else:
-            self._check_operands(node)
+            sequences.check_tensors(node, self.value)
             check_axis(node, inputs)
+            if node.op_type in COUNTING and node.domain in ("", "ai.onnx"):
+                return convert_counting(node, self, inputs)
             super()._construct_nodes(types.SimpleNamespace(node=[node]))
 
     def _inferred(self, node: onnx.NodeProto) -> list[onnx.TypeProto]:
@@ -280,11 +292,6 @@ class GraphImporter(ONNXGraphImporter):
     def type_of(self, name: str) -> onnx.TypeProto:
         """The ONNX type of what a name stands for."""
         return type_of_value(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
-
-    def _check_operands(self, node: onnx.NodeProto) -> None:
-        for name in filter(None, node.input):
-            if isinstance(value := self._nodes[name], (sequences.TensorList, sequences.Nothing)):
-                raise Refusal(f"its input {name!r} is {sequences.describe(value)}, not a tensor")
 
     def _is_known(self, name: str) -> bool:
         return isinstance(self._nodes[name], GenericConst) or self.known(name) is not None
@@ -350,7 +357,7 @@ class GraphImporter(ONNXGraphImporter):
         single, labels = sum(map(bool, node.output)) == 1, labels_of(node, label)
         results, inputs = self.trace.results, self.trace.inputs
         for name in filter(None, node.output):
-            value = self._nodes[name]
+            value = at_most(self._nodes[name])
             if isinstance(value, relax.Var) and value in results:  # Identity, Dropout: another's variable
                 results[value][1].extend(labels)
             elif isinstance(value, relax.Var) and value not in inputs:
@@ -387,10 +394,10 @@ class GraphImporter(ONNXGraphImporter):
         return var
 
     def _tensor(self, output: onnx.ValueInfoProto) -> Any:
-        value = as_tensor(self._nodes[output.name])
+        value = as_tensor(at_most(self._nodes[output.name]))
         if isinstance(value, (relax.Var, GenericConst)) and isinstance(value.ty, relax.TensorType):
             return value
-        fix = "sequences, optionals and shapes that are only known at run time cannot be outputs: "
+        fix = "sequences and optionals cannot be outputs: "
         fix += "give their elements as outputs, or join them by ConcatFromSequence"
         what = f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r}"
         raise UnsupportedError(f"{what} is {sequences.describe(value)}, not a tensor", fix=fix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -44,7 +44,7 @@ class Imported:
     Attributes:
         mod: the module; `main` takes the inputs and returns the output, or a tuple of them, in graph order. Weights
             are constants of it.
-        inputs, outputs: ONNX names, static shapes and dtypes, in graph order.
+        inputs, outputs: ONNX names, static shapes and dtypes, in graph order; behind the outputs their counts.
         provenance: Relax variable name -> ONNX nodes.
         warnings: what is odd but allowed, such as NaN among the weights.
         types: ONNX node -> operator, of all nodes of the graph.
@@ -116,7 +116,11 @@ def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:
         ModelError, UnsupportedError: see :func:`import_model`.
     """
     checked = check_model(Source(proto, model, "", None), {})
-    return imported(checked, GraphImporter(checked, model, f"{name}_").trace_graph(), model)
+    body = imported(checked, GraphImporter(checked, model, f"{name}_").trace_graph(), model)
+    if counted := [spec for spec in body.outputs if spec.count is not None]:
+        wrong = f"{model}: output {counted[0].name!r} of a step of a loop has a size that values decide"
+        raise UnsupportedError(wrong, fix="give it one size in all steps")
+    return body
 
 
 def imported(checked: Checked, trace: Trace, model: str) -> Imported:
@@ -129,10 +133,12 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     outputs = []
     warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
     wrong_rank = functools.partial(_wrong_rank, checked.nodes, trace.values, checked.opset)
-    for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
+    for stated, var in zip(checked.graph.output, trace.outputs, strict=False):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
-        outputs.append(_output_spec(stated, var, maker, model))
-        warnings += _difference(stated, outputs[-1], model, wrong_rank)
+        spec = replace(_output_spec(stated, var, maker, model), count=trace.counts.get(stated.name))
+        outputs.append(spec)
+        warnings += _difference(stated, spec, model, wrong_rank)
+    outputs += [TensorSpec(size, (1,), "int64") for size in trace.sizes]
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
@@ -150,7 +156,7 @@ def _told(region: OffloadedRegion) -> str:
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
     shape, dtype = shape_of(var), dtype_of(var)
     if shape is None or not dtype:
-        fix = "fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled"
+        fix = "fix all input dimensions with shapes="
         raise UnsupportedError(f"{model}: {maker} has a shape that is only known at run time ({var.ty})", fix=fix)
     if dtype.startswith("float4"):
         fix = "cast it to a float of 8 bits or more in the model"
@@ -170,8 +176,8 @@ def _difference(stated: onnx.ValueInfoProto, spec: TensorSpec, model: str, wrong
     Raises:
         UnsupportedError: the number of dimensions differs, and a node is known where it begins to.
     """
-    dims = dims_of(stated)
-    if dims is None or agree(dims, spec.shape):
+    dims, axis = dims_of(stated), None if spec.count is None else spec.count.axis
+    if dims is None or agree([None if at == axis else dim for at, dim in enumerate(dims)], spec.shape):
         return []
     if len(dims) != len(spec.shape) and (culprit := wrong_rank()):
         wrong = f"{spec.shape}; the model states {text_of(dims)}: {culprit}"

@@ -43,9 +43,11 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
 def _held(
     trace: Trace, names: Mapping[relax.Var, str], output_names: Sequence[str], params: Sequence[relax.Var]
 ) -> dict[str, list[Held]]:
-    """Name of a variable -> the ONNX values that it is."""
+    """Name of a variable -> the ONNX values that it is: of those whose size values decide it is more."""
     held: dict[str, list[Held]] = {}
-    outputs = dict(zip(output_names, trace.outputs, strict=True))
+    padded = {*trace.counts, *trace.sizes}
+    pairs = zip(output_names, trace.outputs, strict=True)
+    outputs = {name: var for name, var in pairs if name not in padded}
     own = set(params)
     inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in own]
     for value in dict.fromkeys([*inputs, *trace.makers, *outputs]):

@@ -15,6 +15,7 @@ from tvm.ir import IRModule
 
 from ..core.graph.offload_plan import OffloadedRegion
 from ..core.graph.provenance import Provenance
+from ..runtime.interface import Count
 
 if TYPE_CHECKING:
     from .importer import Imported
@@ -29,7 +30,8 @@ class Trace:
         segments: marker variable -> labels of the nodes whose bindings it closes.
         inputs: the variables of the graph's inputs.
         results: bound variable that is a node's output -> ONNX name to call it by, and labels of the nodes behind it.
-        outputs: the variables of the graph's outputs, in order.
+        outputs: the variables of the graph's outputs, in order, and behind them those of counts.
+        counts: output -> what says how much of it there is, where values decide that; sizes: names of the counts.
         makers: ONNX value -> label of the node that makes it.
         values: ONNX value -> what stands for it.
         wide: variable of a narrow float -> the float32 one that it was rounded from.
@@ -42,6 +44,8 @@ class Trace:
     results: dict[relax.Var, tuple[str, list[str]]] = field(default_factory=dict)
     inputs: set[relax.Var] = field(default_factory=set)
     outputs: list[relax.Var] = field(default_factory=list)
+    counts: dict[str, Count] = field(default_factory=dict)
+    sizes: list[str] = field(default_factory=list)
     makers: dict[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import onnx
 from onnx import helper
 
 from ..core.graph.relax_graph import dtype_of, shape_of
+from .control_flow.counted import Counted
 from .control_flow.sequences import TensorList, is_tensor
 from .control_flow.subgraph import as_tensor
 
@@ -19,7 +20,7 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
         dtype: of its elements, where that is not the one that the program holds them in.
 
     Returns:
-        A tensor type or a sequence type; an empty one of anything else.
+        A tensor type, with a name for a size that values decide, or a sequence type; an empty one of anything else.
     """
     value = as_tensor(value)
     if isinstance(value, TensorList):
@@ -27,6 +28,9 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
         if value.elements and len({shape_of(e) for e in value.elements}) == 1:
             element = type_of(value.elements[0])
         return helper.make_sequence_type_proto(element)
+    if isinstance(value, Counted):
+        dims = [value.size if axis == value.axis else size for axis, size in enumerate(shape_of(value.tensor) or ())]
+        return helper.make_tensor_type_proto(_code(dtype or dtype_of(value.tensor)), dims)
     if not is_tensor(value) or not (element := dtype or dtype_of(value)):
         return onnx.TypeProto()
     return helper.make_tensor_type_proto(_code(element), shape_of(value))

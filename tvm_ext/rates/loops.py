@@ -18,6 +18,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from ..runtime.memory.arrays import mapped_empty, to_tensor
+
 #: sums or chains at once: latency (4 cycles) times throughput (2 a cycle), with some to spare; they fit 16 registers
 CHAINS = 10
 #: Cycles of an exclusive-or (1) and a multiplication (3) of 64-bit integers. Sources: the instruction tables of A. Fog;
@@ -155,11 +157,17 @@ def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callab
     """
     lanes, threads = machine.lanes, machine.threads
     steps = -(-floats // (threads * CHAINS * lanes))
-    x = np.resize(np.random.default_rng(0).random((1 << 20) - 3, dtype=np.float32), (threads, steps, CHAINS, lanes))
-    argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
+    count = threads * steps * CHAINS * lanes
+    pattern = np.random.default_rng(0).random(min((1 << 20) - 3, count), dtype=np.float32)
+    x = mapped_empty(4 * count).view(np.float32)
+    for start in range(0, count, pattern.size):
+        x[start : start + pattern.size] = pattern[: count - start]
+    argument, out = to_tensor(x), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
     function = tvm.compile(read_kernel(lanes, threads, "read"), target=machine.target())["read"]
     function(passes, 0, steps, argument, out)
-    np.testing.assert_allclose(out.numpy(), passes * x.sum(1, dtype=np.float64), rtol=1e-3)
+    whole, rest = divmod(count, pattern.size)
+    total = whole * pattern.sum(dtype=np.float64) + pattern[:rest].sum(dtype=np.float64)
+    np.testing.assert_allclose(out.numpy().sum(dtype=np.float64), passes * total, rtol=1e-3)
     return lambda: function(passes, 0, steps, argument, out), passes * x.nbytes
 
 

@@ -69,6 +69,7 @@ def check_consistency(metadata: Metadata) -> None:
     if fixed := metadata.programs[0].fixed:
         raise ArtifactError(f"metadata field 'programs': its first has fixed sizes, {fixed!r:.300}")
     _check_symbols(metadata)
+    _check_counts(metadata.outputs)
     sides = (*metadata.inputs, *metadata.outputs)
     symbolic = not metadata.symbols and any(spec.batch_axis is not None for spec in sides)
     batches = [program.batch for program in metadata.programs]
@@ -120,6 +121,17 @@ def _check_tensors(metadata: Metadata) -> None:
         except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
             wrong = f"the tensor {spec.name!r:.300}, {spec!s:.300}: {error!s:.300}"
             raise ArtifactError(f"metadata field {key!r} has {wrong}") from error
+
+
+def _check_counts(outputs: Sequence[TensorSpec]) -> None:
+    """See that what says how much of an output there is, is one int64, and no such output itself."""
+    for spec in outputs:
+        if (count := spec.count) is None:
+            continue
+        known = 0 <= count.output < len(outputs) and 0 <= count.axis < len(spec.shape)
+        counter = outputs[count.output] if known else spec
+        if (counter.shape, counter.dtype, counter.count) != ((1,), "int64", None):
+            raise ArtifactError(f"metadata field 'outputs': {spec.name!r:.300} has no count at {count!r:.300}")
 
 
 def _check_weights(metadata: Metadata) -> None:
@@ -210,7 +222,7 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
             raise ArtifactError(f"metadata field 'state' {wrong}")
         made_spec, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
         sized = bool(metadata.symbols) and other.batch_axis is not None
-        alike = (made_spec.shape, made_spec.dtype) == (other.shape, other.dtype) and not sized
+        alike = (made_spec.shape, made_spec.dtype, made_spec.count) == (other.shape, other.dtype, None) and not sized
         if not alike and not _grows(made_spec, other, metadata.symbols):
             wrong = f"{output!r:.300} is {made_spec!s:.300}, and {taken!r:.300} is {other!s:.300}"
             raise ArtifactError(f"metadata field 'state': {wrong}")

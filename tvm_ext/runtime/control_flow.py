@@ -53,8 +53,8 @@ class Loop:
         def run(inputs: Arrays, outputs: Arrays) -> None:
             limit, going = int(inputs[0].reshape(-1)[0]), bool(inputs[1].all())
             states, captured = list(inputs[2:first]), inputs[last:]
-            sources = _slices(inputs[first:last], self.scanned)
-            targets = _slices(outputs[self.states :], self.collected)
+            sources = _slices(inputs[first:last], self.scanned, limit)
+            targets = _slices(outputs[self.states :], self.collected, limit)
             step = 0
             while going and step < limit:
                 head = [np.array(step), np.array(going)] if self.counted else []
@@ -103,6 +103,16 @@ def program_of(flow: Loop | Guard) -> bytes:
     return json.dumps({type(flow).__name__.lower(): asdict(flow)}).encode()
 
 
+def flow_of(program: bytes) -> Loop | Guard:
+    """What :func:`program_of` wrote.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is no such program.
+    """
+    ((kind, fields),) = json.loads(program).items()
+    return _KINDS[kind](**fields)
+
+
 def driver(program: bytes, functions: Mapping[str, Function]) -> Callable[[Arrays, Arrays], None]:
     """What runs the program of a region; several threads may call it at once.
 
@@ -113,15 +123,14 @@ def driver(program: bytes, functions: Mapping[str, Function]) -> Callable[[Array
     Raises:
         ArtifactError: there is no function of a body. ValueError, TypeError, KeyError: it is no such program.
     """
-    ((kind, fields),) = json.loads(program).items()
-    return _KINDS[kind](**fields).runner(functions)
+    return flow_of(program).runner(functions)
 
 
-def _slices(arrays: Arrays, along: Sequence[tuple[int, bool]]) -> list[Callable[[int], np.ndarray]]:
-    """For each array a function: number of a step -> its slice."""
+def _slices(arrays: Arrays, along: Sequence[tuple[int, bool]], steps: int) -> list[Callable[[int], np.ndarray]]:
+    """For each array a function: number of a step -> its slice. Arrays may hold more slices than there are steps."""
 
     def slice_of(array: np.ndarray, axis: int, back: bool) -> Callable[[int], np.ndarray]:
         rows = np.moveaxis(array, axis, 0)
-        return lambda step: rows[len(rows) - 1 - step if back else step, ...]
+        return lambda step: rows[steps - 1 - step if back else step, ...]
 
     return [slice_of(array, axis, back) for array, (axis, back) in zip(arrays, along, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,26 @@ Dim = int | str
 
 
 @dataclass(frozen=True)
+class Count:
+    """Which output of a program says how much of another one there is, whose size values decide.
+
+    Attributes:
+        axis: along which the other one has the largest size that it can have, and means something up to the count.
+        output: number of that which has the count, one int64.
+    """
+
+    axis: int
+    output: int
+
+
+@dataclass(frozen=True)
 class TensorSpec:
-    """Name, shape and dtype (numpy's name, or ml_dtypes': "float32", "bfloat16") of a tensor."""
+    """Name, shape and dtype (numpy's name, or ml_dtypes': "float32", "bfloat16") of a tensor; `count` of an output."""
 
     name: str
     shape: tuple[Dim, ...]
     dtype: str
+    count: Count | None = None
 
     @property
     def batch_axis(self) -> int | None:
@@ -45,11 +59,11 @@ class TensorSpec:
         if self.batch_axis is None:
             return self
         dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
-        return TensorSpec(self.name, dims, self.dtype)
+        return replace(self, shape=dims)
 
     def sized(self, sizes: Mapping[str, int]) -> TensorSpec:
         """The tensor for these sizes of symbols."""
-        return TensorSpec(self.name, shape_at(self.shape, sizes), self.dtype)
+        return replace(self, shape=shape_at(self.shape, sizes))
 
     def axis_of_growth(self, output: TensorSpec) -> int | None:
         """The one axis along which an output that is this input in the next call differs from it; None if there is
@@ -83,6 +97,31 @@ class TensorSpec:
 
 
 Specs = Sequence[TensorSpec]
+
+
+def counted_specs(outputs: Specs) -> tuple[TensorSpec, ...]:
+    """The outputs of a program as callers have them: without the counts, whose names are the sizes that they count."""
+    counts = {spec.count.output for spec in outputs if spec.count is not None}
+    return tuple(_by_name(spec, outputs) for number, spec in enumerate(outputs) if number not in counts)
+
+
+def _by_name(spec: TensorSpec, outputs: Specs) -> TensorSpec:
+    if (count := spec.count) is None:
+        return spec
+    dims = [outputs[count.output].name if axis == count.axis else dim for axis, dim in enumerate(spec.shape)]
+    return TensorSpec(spec.name, tuple(dims), spec.dtype)
+
+
+def counted_arrays(results: Sequence[np.ndarray], outputs: Specs) -> list[np.ndarray]:
+    """What a program returned as callers have it: of each counted output, as much as there is, in memory of its own."""
+    counts = {spec.count.output for spec in outputs if spec.count is not None}
+    pairs = [pair for number, pair in enumerate(zip(results, outputs, strict=True)) if number not in counts]
+    return [array if spec.count is None else _beginning(array, spec.count, results) for array, spec in pairs]
+
+
+def _beginning(array: np.ndarray, count: Count, results: Sequence[np.ndarray]) -> np.ndarray:
+    index = (*[slice(None)] * count.axis, slice(max(int(results[count.output][0]), 0)))
+    return array[index].copy()
 
 
 @dataclass(frozen=True)

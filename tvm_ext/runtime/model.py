@@ -19,6 +19,7 @@ from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
 from .inputs import as_array, in_native_order, names_error, shape_error
+from .interface import counted_arrays, counted_specs
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.arrays import Arrays, Places
@@ -68,7 +69,9 @@ class CompiledModel:
         self._dimensions = dimensions_of(inputs, metadata.symbols)
         self._expected_at: dict[tuple[tuple[int, ...], ...], tuple[int, tuple[_Expected, ...]]] = {}
         self._input_names = tuple(spec.name for spec in inputs)
-        self._output_names = tuple(spec.name for spec in metadata.outputs)
+        self._shown = counted_specs(metadata.outputs)
+        self._counted = len(self._shown) < len(metadata.outputs)
+        self._output_names = tuple(spec.name for spec in self._shown)
         self._on_pool = metadata.parallel and metadata.threads > 1
 
     # -------------------------------------------------------------------------------------------- what it is
@@ -79,8 +82,8 @@ class CompiledModel:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Name, shape and dtype of each output."""
-        return self.metadata.outputs
+        """Name, shape and dtype of each output; a size that values decide has a name."""
+        return self._shown
 
     @property
     def state(self) -> dict[str, str]:
@@ -218,7 +221,7 @@ class CompiledModel:
             if hook is not None:  # it may be the caller's own
                 raise
             raise failure(RunError, f"model {self.metadata.model['name']!r} stopped while it ran", error) from error
-        return results
+        return counted_arrays(results, self.metadata.outputs) if self._counted else results
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
         if isinstance(inputs, dict) or isinstance(inputs, Mapping):  # noqa: SIM101  (asking for dict alone is fast)

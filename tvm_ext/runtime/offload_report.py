@@ -136,8 +136,9 @@ class OffloadReport:
         return {**plain(self, "speedup", "bound"), "ops": [list(vars(row).values()) for row in self.ops]}
 
     def __str__(self) -> str:
-        tables = [table for table in (self.layer_table(), self.amdahl_table(), self._rest()) if table.rows]
-        texts = (f"\n{table.caption}\n{table.text()}" if table.caption else f"\n{table.text()}" for table in tables)
+        tables = self.layer_table(), self.edge_table(), self.amdahl_table(), self._rest()
+        shown = (table for table in tables if table.rows)
+        texts = (f"\n{table.caption}\n{table.text()}" if table.caption else f"\n{table.text()}" for table in shown)
         return "\n".join([*self.heads(), self.region_table().text(), *texts])
 
     def heads(self) -> list[str]:
@@ -159,8 +160,8 @@ class OffloadReport:
         return "".join(table.html() for table in self.tables())
 
     def tables(self) -> tuple[Table, ...]:
-        """Those of a page that have rows: regions, their layers, what the CPU keeps, all nodes."""
-        tables = self.region_table(), self.layer_table(), self.amdahl_table(), self.op_table()
+        """Those of a page that have rows: regions, layers, results between these, what the CPU keeps, all nodes."""
+        tables = self.region_table(), self.layer_table(), self.edge_table(), self.amdahl_table(), self.op_table()
         return tuple(table for table in tables if table.rows)
 
     def layer_table(self) -> Table:
@@ -175,6 +176,17 @@ class OffloadReport:
              *(row["energy"].get(level, 0.0) / 1e3 for level in levels), sum(row["energy"].values()) / 1e3)
             for row in rows
         ], f"energy by {' and '.join(filter(None, sources))}")  # fmt: skip
+
+    def edge_table(self) -> Table:
+        """A row a result that layers of a region read: where it lies, bytes of DRAM that this saves, why not more."""
+        columns = (
+            "result of", Column("size", "kB", ".1f"), "read by", "place", Column("DRAM saved", "kB", ".1f"), "why"
+        )  # fmt: skip
+        return Table(columns, [
+            (edge["producer"], edge["nbytes"] / 1e3, few(edge["readers"]), edge["place"], edge["saved"] / 1e3,
+             edge["why"])
+            for region in self.regions for edge in region.facts.get("edges", ())
+        ])  # fmt: skip
 
     def amdahl_table(self) -> Table:
         """A row a kernel that the CPU keeps, the longest first: its share of a run on the CPU alone, and the bound on

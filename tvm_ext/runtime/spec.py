@@ -21,7 +21,7 @@ from .plain import read, row
 from .sizes.symbols import Symbol
 from .tvm_runtime import tvm_version, version_of
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Metadata:
     """What an artifact says of itself.
 
     Attributes:
-        inputs, outputs: in the order of the compiled functions, by their ONNX names.
+        inputs, outputs: in the order of the compiled functions, by their ONNX names; counts are the last outputs.
         weights: of all programs, each once.
         compact: weights that an exported file stores smaller, ascending.
         expanded: whether this file holds them as kernels read them too, behind all others: an entry of the cache,

@@ -52,7 +52,7 @@ def _drawn(compiled: CompiledModel, seed: int) -> list[Mapping[str, int]]:
         return int(rng.choice(primes if prime and primes else list(sizes)))
 
     def something(program: Program) -> bool:
-        return any(0 not in output.sized(program.planned).sizes for output in compiled.outputs)
+        return any(0 not in output.sized(program.planned).sizes for output in compiled.metadata.outputs)
 
     general, *exact = compiled.metadata.programs
     ends = [{s.name: s.least for s in general.symbols}, {s.name: s.most for s in general.symbols}]

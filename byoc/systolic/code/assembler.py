@@ -5,6 +5,7 @@
     .accelerator rows=4 cols=4 dtype=int8 ... energy.dram_byte=244.0 'energy.source=...'
     .run rtl                                 ; on the hardware; without it, by the functional view
     .tensor x input int8 [3, 8]
+    .tensor h scratch@4096 int8 [3, 8]      ; in the scratchpad
     .constant int8 [8, 4] base64:AAEC...     ; or sha256:..., with the values given to `assemble`
     .layer {"name": "fc", "begin": 0, "end": 4, "facts": {}}
     LOAD operand=a tensor=x dst=0 rows=3 cols=8 offset=0 row_stride=8 col_stride=1 push.next   ; 0
@@ -48,7 +49,7 @@ def disassemble(program: Program, data: bool = True) -> str:
     settings = (shlex.quote(f"{name}={value}") for name, value in _settings(program.accelerator))
     lines = [".accelerator " + " ".join(settings)]
     lines += [f".run {program.run}"] * (program.run != RUNS[0])
-    lines += [f".tensor {t.name} {t.role} {t.dtype} {list(t.shape)}" for t in program.tensors]
+    lines += [f".tensor {t.name} {_role_text(t)} {t.dtype} {list(t.shape)}" for t in program.tensors]
     lines += [f".constant {c.dtype} {list(c.shape)} {_data_text(c, data)}" for c in program.constants]
     lines += [".layer " + json.dumps(vars(layer)) for layer in program.layers]
     begins = {layer.begin: layer for layer in program.layers}
@@ -125,7 +126,8 @@ class _Assembly:
 
     def _read_tensor(self, rest: str) -> None:
         name, role, dtype, shape = rest.split(None, 3)
-        self._tensors.append(Tensor(name, role, tuple(json.loads(shape)), dtype))
+        role, at, address = role.partition("@")
+        self._tensors.append(Tensor(name, role, tuple(json.loads(shape)), dtype, int(address) if at else None))
 
     def _read_constant(self, rest: str) -> None:
         dtype, text = rest.split(None, 1)
@@ -191,6 +193,10 @@ def _instruction_text(program: Program, instruction: Instruction) -> str:
     text = text_of(instruction)
     at = getattr(instruction, "tensor", None)
     return text if at is None else text.replace(f" tensor={at} ", f" tensor={program.tensors[at].name} ", 1)
+
+
+def _role_text(tensor: Tensor) -> str:
+    return tensor.role if tensor.address is None else f"{tensor.role}@{tensor.address}"
 
 
 def _settings(accelerator: Accelerator) -> list[tuple[str, Any]]:

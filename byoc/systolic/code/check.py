@@ -44,6 +44,11 @@ def check_program(program: Program) -> None:
     hardware = program.accelerator
     if max(hardware.scratchpad_bytes, hardware.accumulator_bytes) > MAX_MEMORY_BYTES:
         raise ProgramError(f"the accelerator has a memory above {MAX_MEMORY_BYTES} bytes, which no view simulates")
+    for each in program.tensors:
+        if each.address is None:
+            continue
+        if problem := _scratchpad(program, each.address, each.size, ITEMSIZE[each.dtype]):
+            raise ProgramError(f"tensor {each.name}: {problem}")
     instructions = program.instructions
     if not instructions or not isinstance(instructions[-1], Finish):
         raise ProgramError("the last instruction of a program is FINISH", fix="end the program with FINISH")

@@ -1,26 +1,27 @@
-"""Code of layers: for each the tiling of least estimated cycles, then its loops; :mod:`.layer_code` writes those."""
+"""Code of layers as a plan has them, each by its best tiling; :mod:`.layer_code` writes the loops."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....core.errors import ProgramError
 from ..config import Accelerator
 from ..simulation.cost import block_of
 from .isa import Finish, Instruction, Sync
 from .layer import GemmLayer
-from .layer_check import check_layer
 from .layer_code import LayerCode
+from .plan import Part, Plan, plan
 from .program import Layer, Program, Tensor
-from .tiling import VECTOR, Tiling, search
+from .tiling import VECTOR
 
 
 def lower(
-    layers: Sequence[GemmLayer], tensors: Iterable[Tensor], accelerator: Accelerator, dataflow: str | None = None
-) -> Program:
+    layers: Sequence[GemmLayer], tensors: Iterable[Tensor], accelerator: Accelerator, dataflow: str | None = None,
+    fusion: bool = False,
+) -> Program:  # fmt: skip
     """The program of layers, one after the other; each may read what those before it wrote.
 
     Args:
@@ -28,17 +29,23 @@ def lower(
         tensors: all of them; intermediate ones have role "scratch".
         accelerator: what it is for.
         dataflow: "ws", "os" or "is" for all layers; by default each has the one of least estimated cycles.
+        fusion: whether intermediate tensors stay in the scratchpad where that pays; see :mod:`.plan`.
 
     Raises:
         ProgramError: a layer does not fit the accelerator (dtype, memory); names the layer.
     """
-    builder = _Builder(accelerator, tuple(tensors))
-    for at, layer in enumerate(layers):
+    return code_of(plan(layers, tensors, accelerator, dataflow, fusion), accelerator)
+
+
+def code_of(planned: Plan, accelerator: Accelerator) -> Program:
+    """The program of a plan."""
+    builder = _Builder(planned.tensors)
+    for at, part in enumerate(planned.parts):
         if at:
             builder.instructions.append(Sync())
-        builder.add(layer, dataflow)
+        builder.add(part)
     return Program(
-        accelerator, builder.tensors, tuple(builder.constants), (*builder.instructions, Finish()),
+        accelerator, planned.tensors, tuple(builder.constants), (*builder.instructions, Finish()),
         tuple(builder.layers),
     )  # fmt: skip
 
@@ -46,35 +53,34 @@ def lower(
 class _Builder:
     """A program while it grows."""
 
-    def __init__(self, accelerator: Accelerator, tensors: tuple[Tensor, ...]) -> None:
-        self.accelerator, self.tensors = accelerator, tensors
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
         self.indices = {tensor.name: at for at, tensor in enumerate(tensors)}
         self.constants: list[np.ndarray] = []
         self.instructions: list[Instruction] = []
         self.layers: list[Layer] = []
+        self._known: dict[tuple[str, int, int], int] = {}
 
-    def add(self, layer: GemmLayer, dataflow: str | None) -> None:
-        """Appends the instructions of a layer, and what reports show of it."""
-        check_layer(layer, {tensor.name: tensor for tensor in self.tensors}, self.accelerator)
-        problem = layer.problem(self.tensors[self.indices[layer.out.tensor]].dtype)
-        try:
-            choices = search(problem, self.accelerator, dataflow)
-        except ProgramError as error:
-            raise ProgramError(f"layer {layer.name}: {error.message}", fix=error.fix) from None
-        begin = len(self.instructions)
-        code = LayerCode(self.accelerator, layer, problem, choices[0], self.indices, self._constant)
+    def add(self, part: Part) -> None:
+        """Appends the instructions of a part, and what reports show of it."""
+        begin, layer = len(self.instructions), part.layer
+        code = LayerCode(part.hardware, layer, part.problem, part.choices[0], self.indices, self._constant)
         self.instructions += code.instructions()
-        facts = {**layer.facts, **_facts(layer, choices, self.accelerator)}
-        self.layers.append(Layer(layer.name, begin, len(self.instructions), facts))
+        self.layers.append(Layer(layer.name, begin, len(self.instructions), {**layer.facts, **facts_of(part)}))
 
     def _constant(self, values: np.ndarray) -> int:
-        """Index of a new constant."""
-        self.constants.append(np.ascontiguousarray(values))
-        return len(self.constants) - 1
+        """Index of a constant; bands of a layer share theirs."""
+        values = np.ascontiguousarray(values)
+        key = str(values.dtype), values.size, zlib.crc32(values.data)
+        at = self._known.setdefault(key, len(self.constants))
+        if at == len(self.constants) or not np.array_equal(self.constants[at].view(np.uint8), values.view(np.uint8)):
+            at = len(self.constants)
+            self.constants.append(values)
+        return at
 
 
-def _facts(layer: GemmLayer, choices: tuple[Tiling, ...], hardware: Accelerator) -> dict[str, Any]:
-    best, block = choices[0], {}
+def facts_of(part: Part) -> dict[str, Any]:
+    """Sizes and tilings of a part, in JSON values."""
+    best, layer, hardware, block = part.choices[0], part.layer, part.hardware, {}
     if hardware.arrays > 1 and best.dataflow != VECTOR:
         block = {"block": list(block_of(hardware, best.dataflow, best.m, best.k, best.n)[1:])}
     return {
@@ -84,6 +90,7 @@ def _facts(layer: GemmLayer, choices: tuple[Tiling, ...], hardware: Accelerator)
         "tile": [best.m, best.k, best.n],
         "order": best.order,
         "stays": best.stays,
+        "local": sorted(part.problem.local),
         "estimated_cycles": best.cycles,
-        "runners_up": [{"tiling": other.describe(), "cycles": other.cycles} for other in choices[1:]],
+        "runners_up": [{"tiling": other.describe(), "cycles": other.cycles} for other in part.choices[1:]],
     }

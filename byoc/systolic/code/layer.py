@@ -95,13 +95,15 @@ class ConvGeometry:
 class Windows:
     """The im2col matrices of the images of a tensor; batch element b is the image at b times channels x height x width.
 
-    `pad_value` is what lies around an image: the zero point of an int8 tensor, as it is in the scratchpad.
+    `pad_value` is what lies around an image: the zero point of an int8 tensor, as it is in the scratchpad. Row 0 of A
+    is row `row` of the matrix.
     """
 
     tensor: str
     geometry: ConvGeometry
     batches: int = 1
     pad_value: int = 0
+    row: int = 0
 
     def index(self, batch: int) -> int:
         """Which of the images a batch element takes."""
@@ -165,6 +167,13 @@ class GemmLayer:
     parts: int = 1
     facts: Mapping[str, Any] = field(default_factory=dict)
     reduce: str = ""
+
+    @property
+    def operands(self) -> dict[str, tuple[str, ...]]:
+        """Tensors, by the operand for which they are read or written: "a", "b", "tiles" of the epilogue, "out"."""
+        b = (self.b.tensor,) if isinstance(self.b, Matrix) else ()
+        tiles = tuple(step.tile.tensor for step in self.steps if step.tile is not None)
+        return {"a": (self.a.tensor,), "b": b, "tiles": tiles, "out": (self.out.tensor,)}
 
     def problem(self, out_dtype: str) -> GemmProblem:
         """What the tiling of this layer depends on."""

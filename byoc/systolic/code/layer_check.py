@@ -20,9 +20,7 @@ def check_layer(layer: GemmLayer, tensors: Mapping[str, Tensor], hardware: Accel
 
 
 def _operands(layer: GemmLayer, tensors: Mapping[str, Tensor], hardware: Accelerator) -> str:
-    tiles = [step.tile for step in layer.steps if step.tile is not None]
-    read = [layer.a.tensor, *(tile.tensor for tile in tiles)]
-    read += [layer.b.tensor] if isinstance(layer.b, Matrix) else []
+    read = [name for operand, names in layer.operands.items() if operand != "out" for name in names]
     for name in (*read, layer.out.tensor):
         if name not in tensors:
             raise ProgramError(f"layer {layer.name}: no tensor {name!r}", fix=f"choose of {', '.join(tensors)}")

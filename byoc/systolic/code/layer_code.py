@@ -170,7 +170,7 @@ class LayerCode:
             return self._load("a", a, address, position.batch, position.m, (begin, end))
         geometry = a.geometry
         return LoadWindows(
-            self._tensors[a.tensor], address, position.m[1] - position.m[0], end - begin, position.m[0], begin,
+            self._tensors[a.tensor], address, position.m[1] - position.m[0], end - begin, a.row + position.m[0], begin,
             a.offset(position.batch), geometry.channels, *geometry.size, *geometry.out_size, *geometry.kernel,
             *geometry.strides, *geometry.dilation, *geometry.padding[:2], a.pad_value,
         )  # fmt: skip

@@ -39,18 +39,20 @@ _CHECKSUM_FIX = "the file is damaged or was changed: export it again"
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in DRAM, dense and row-major.
+    """A tensor, dense and row-major.
 
     Attributes:
         name: unique in the program.
         role: "input" (given by the caller), "output" (given back) or "scratch" (between layers).
         shape, dtype: of what is there; dtype is one of int8, uint8, int32, float32.
+        address: where it lies in the scratchpad, of a "scratch" tensor that stays on the chip; None: in DRAM.
     """
 
     name: str
     role: str
     shape: tuple[int, ...]
     dtype: str
+    address: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or any(c.isspace() or c in ";,[]" for c in self.name):
@@ -59,6 +61,11 @@ class Tensor:
             raise ProgramError(f"tensor {self.name}: {self.role!r}, {self.dtype!r}: choose {ROLES}, {tuple(ITEMSIZE)}")
         if any(type(size) is not int or size < 1 for size in self.shape) or self.nbytes > MAX_MEMORY_BYTES:
             raise ProgramError(f"tensor {self.name}: shape {self.shape} is not of sizes from 1, up to 1 GiB")
+        fits = self.address is None or (self.role == "scratch" and type(self.address) is int and self.address >= 0)
+        if not fits:
+            raise ProgramError(
+                f"tensor {self.name}: {self.role} at {self.address!r}; only scratch has an address from 0"
+            )
 
     @property
     def size(self) -> int:
@@ -128,7 +135,7 @@ class Program:
         blob, offsets = _pack_constants(self.constants)
         header = {
             "accelerator": self.accelerator.as_dict(),
-            "tensors": [[t.name, t.role, list(t.shape), t.dtype] for t in self.tensors],
+            "tensors": [_tensor_header(tensor) for tensor in self.tensors],
             "constants": [[list(c.shape), str(c.dtype), at] for c, at in zip(self.constants, offsets, strict=True)],
             "layers": [[layer.name, layer.begin, layer.end, dict(layer.facts)] for layer in self.layers],
             "run": self.run,
@@ -188,11 +195,16 @@ def _assembled(header: Any, instructions: tuple[Instruction, ...], blob: memoryv
         constants.append(np.frombuffer(blob, dtype, math.prod(shape), offset).reshape(shape))
     return Program(
         Accelerator.from_dict(header["accelerator"]),
-        tuple(Tensor(name, role, tuple(shape), dtype) for name, role, shape, dtype in header["tensors"]),
+        tuple(Tensor(name, role, tuple(shape), *rest) for name, role, shape, *rest in header["tensors"]),
         tuple(constants), instructions,
         tuple(Layer(name, begin, end, facts) for name, begin, end, facts in header["layers"]),
         header.get("run", RUNS[0]),
     )  # fmt: skip
+
+
+def _tensor_header(tensor: Tensor) -> list[Any]:
+    place = [] if tensor.address is None else [tensor.address]
+    return [tensor.name, tensor.role, list(tensor.shape), tensor.dtype, *place]
 
 
 def _pack_constants(constants: tuple[np.ndarray, ...]) -> tuple[bytes, list[int]]:

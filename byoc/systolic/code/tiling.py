@@ -11,6 +11,7 @@ k, a whole panel of A (or of B) stays while the tiles of the other stream past i
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from ....core.errors import ProgramError
 from ..config import Accelerator, Dataflow
-from ..simulation.cost import block_of, transfer_cycles
+from ..simulation.cost import block_of, move_cycles, transfer_cycles
 from ..simulation.partition import pieces
 
 #: Outermost first; k is always innermost, so that partial sums stay in the accumulator.
@@ -28,12 +29,13 @@ ALIGNMENT = 64
 #: A dimension of an instruction has 16 bits.
 _LARGEST_TILE = 0xFFFF
 _RUNNERS_UP = 4
+_ENOUGH = 2 * (_RUNNERS_UP + 1)  #: ways, of which any may be shown: a tile may have two, where an operand stays
 #: Of all ways that take at most so much of the time of the fastest, the one that moves the fewest bytes is the best.
-_SLACK = 1.02
+SLACK = 1.02
+_STEP_CYCLES = 16  #: that a tiling with local operands has to save for each step that it has more than another
 #: Steps along k of an operand that stays.
 _PANEL_STEPS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-#: What stands for a dataflow where the vector unit does the work.
-VECTOR = "vector"
+VECTOR = "vector"  #: what stands for a dataflow where the vector unit does the work
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class GemmProblem:
         vector_steps: operations of the epilogue.
         out_bytes: of an element of the result.
         b_is_constant: whether B is packed at compile time.
+        local: which of "a", "b", "tiles" and "out" lie in the scratchpad, not in DRAM.
         reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
             of C has of its own in A.
     """
@@ -67,6 +70,7 @@ class GemmProblem:
     out_bytes: int = 4
     reduce: str = ""
     b_is_constant: bool = False
+    local: frozenset[str] = frozenset()
 
     @property
     def macs(self) -> int:
@@ -120,21 +124,35 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
     """
     dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
     dataflows = [VECTOR] if problem.reduce else dataflows
-    tilings = [
-        estimate(problem, hardware, flow, order, tile, stays)
+    ways = sorted(
+        (_compute_cycles(problem, hardware, flow, tile), flow, tile, stays)
         for tile, stays in _legal_tiles(problem, hardware)
         for flow in dataflows
-        for order in _distinct_orders(problem, tile)
-    ]
-    if not tilings:
+    )
+    if not ways:
         raise _nothing_fits(problem, hardware)
+    tilings, fewest = list[Tiling](), list[int]()  # and cycles of the fastest ways
+    for compute, flow, tile, stays in ways:
+        if len(fewest) == _ENOUGH and compute > max(SLACK * fewest[0], fewest[-1]):
+            break  # no way takes fewer cycles than its work
+        orders = _distinct_orders(problem, tile)
+        own = [estimate(problem, hardware, flow, order, tile, stays, compute) for order in orders]
+        bisect.insort(fewest, min(own).cycles)
+        del fewest[_ENOUGH:]
+        tilings += own
     fastest = sorted(tilings)
-    most = _SLACK * fastest[0].cycles
-    best = min((each for each in fastest if each.cycles <= most), key=lambda each: (each.dram_bytes, each.cycles))
+    most = SLACK * fastest[0].cycles
+    best = min((each for each in fastest if each.cycles <= most), key=lambda each: _rank(problem, each))
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
     for tiling in (best, *fastest):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
+
+
+def _rank(problem: GemmProblem, tiling: Tiling) -> tuple[int, int]:
+    """Bytes of DRAM, then cycles. Within the scratchpad no latency speaks against tiny tiles: each step counts."""
+    steps = math.prod(loop_extents(problem, (tiling.m, tiling.k, tiling.n)).values())
+    return tiling.dram_bytes, tiling.cycles + (_STEP_CYCLES * steps if problem.local else 0)
 
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
@@ -287,31 +305,32 @@ def _loads(loops: list[tuple[int, bool]], buffers: int) -> int:
 
 
 def estimate(
-    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str = ""
-) -> Tiling:
-    """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps."""
+    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str = "",
+    compute: int | None = None,
+) -> Tiling:  # fmt: skip
+    """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps; `compute`,
+    where it is known, are those of the work."""
+    compute = _compute_cycles(problem, hardware, dataflow, tile) if compute is None else compute
     extents, counts = loop_extents(problem, tile), load_counts(problem, tile, order, stays)
     outputs = problem.batch * extents["m"] * extents["n"]
     m, k, n = (min(size, whole) for size, whole in zip(tile, (problem.m, problem.k, problem.n), strict=True))
-    elements = problem.batch * problem.m * problem.n
-    vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
-    compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
-    loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
-    load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
+    elements, out_is_local = problem.batch * problem.m * problem.n, "out" in problem.local
+    load, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     out_bytes = elements * problem.out_bytes
-    store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
+    store, nbytes = move_cycles(hardware, out_bytes, out_is_local), nbytes + (0 if out_is_local else out_bytes)
+    store += 0 if out_is_local else (outputs - 1) * hardware.dma_latency
     arrivals = _arrivals(problem, hardware, {**counts, "tiles": outputs}, (m, k, n))
     with_first = [name for name in arrivals if extents["k"] == 1 or name in "ab"]
     first = sum(arrivals[name][1] for name in with_first)
     later = [(count - (name in with_first), cycles) for name, (count, cycles) in arrivals.items()]
     work = _tile_cycles(problem, hardware, dataflow, m, k, n)
     work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
-    last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
-    channel = transfer_cycles(hardware, nbytes + out_bytes)
+    last = move_cycles(hardware, m * n * problem.out_bytes, out_is_local)
     waits = 0 if sum_buffers(hardware, tile) == 2 else (outputs - 1) * last
     phases = _phases(math.prod(extents.values()), compute + waits, later)
+    channel = transfer_cycles(hardware, nbytes)
     cycles = max(first + phases + last, load + work + last, first + work + store, channel)
-    return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes + out_bytes, stays)
+    return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes, stays)
 
 
 def _arrivals(
@@ -319,7 +338,7 @@ def _arrivals(
 ) -> dict[str, tuple[int, int]]:
     """Of each operand that is loaded: how often, and cycles of a load."""
     sizes = _tile_bytes(problem, tile, *_in_dram(problem, hardware))
-    cycles = {name: hardware.dma_latency + transfer_cycles(hardware, size) for name, size in sizes.items() if size}
+    cycles = {name: move_cycles(hardware, size, name in problem.local) for name, size in sizes.items() if size}
     return {name: (counts[name], each) for name, each in cycles.items()}
 
 
@@ -343,16 +362,22 @@ def _load_traffic(
     problem: GemmProblem, hardware: Accelerator, counts: dict[str, int], extents: dict[str, int], outputs: int,
     tile: tuple[int, int, int],
 ) -> tuple[int, int]:  # fmt: skip
-    """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
+    """(cycles of the load queue, bytes of DRAM) of all loads; a tile at an edge is as large as the mean of its kind."""
     of_a, of_b = _in_dram(problem, hardware)
     k_tiles = extents["k"] // problem.parts
+    columns = extents["n"] if problem.reduce else 1
     a, b = problem.operand_elements(problem.m, problem.k, problem.n)
-    nbytes = counts["a"] * a * of_a // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
-    nbytes += counts["b"] * b * of_b // (extents["n"] * k_tiles)
-    nbytes += counts["rows"] * 4 * problem.rows * tile[2]
-    nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
-    loads = counts["a"] + (counts["b"] if b else 0) + (counts["rows"] if problem.rows else 0)
-    return loads + (outputs if problem.tile_bytes else 0), nbytes
+    moved = {
+        "a": (counts["a"], counts["a"] * a * of_a // (extents["m"] * k_tiles * columns)),
+        "b": (counts["b"], counts["b"] * b * of_b // (extents["n"] * k_tiles)),
+        "rows": (counts["rows"], counts["rows"] * 4 * problem.rows * tile[2]),
+        "tiles": (outputs, problem.batch * problem.m * problem.n * problem.tile_bytes),
+    }
+    near = sum(nbytes for name, (_, nbytes) in moved.items() if name in problem.local)
+    far = [each for name, each in moved.items() if each[1] and name not in problem.local]
+    nbytes = sum(each for _, each in far)
+    cycles = transfer_cycles(hardware, nbytes) + sum(loads for loads, _ in far) * hardware.dma_latency
+    return cycles + move_cycles(hardware, near, is_local=True), nbytes
 
 
 def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> int:
@@ -362,11 +387,12 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
     return block_of(hardware, dataflow, m, k, n).cycles
 
 
-def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
-    """Cycles of all tiles of one of the batch, without epilogues: whole ones and those at the edges, each kind once."""
+def _compute_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
+    """Cycles of all tiles, whole ones and those at the edges, each kind once, and of their epilogues."""
     whole = (problem.m, problem.k, problem.n)
     kinds = [pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
-    return sum(
+    vector = problem.vector_steps * -(-problem.batch * problem.m * problem.n // hardware.vector_lanes)
+    return vector + problem.batch * problem.parts * sum(
         m_count * k_count * n_count * _tile_cycles(problem, hardware, dataflow, m, k, n)
         for m, m_count in kinds[0]
         for k, k_count in kinds[1]

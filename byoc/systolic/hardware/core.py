@@ -22,8 +22,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..code.isa import QUEUES, Gemm, Reduce, Vector
 from ..config import Accelerator, Dataflow
 from .gemm import unit_of
+from .local import LocalLoad, LocalStore, stored_byte
 from .memories import PortedMemory
-from .queues import ENTRY, INDEX_BITS, UINT8, WORDS, Queues, Transfer, arbitrate
+from .queues import ENTRY, INDEX_BITS, WORDS, Queues, Transfer, arbitrate
 from .records import GEMM, STORE, choice, is_a, tile_of
 from .reduce import ReduceUnit
 from .vector import VectorUnit
@@ -35,6 +36,7 @@ class Core(wiring.Component):
     Args:
         hardware: sizes, bandwidth, latency; int8.
         dataflows: those it computes in: "ws" and "is" share an array, "os" has its own.
+        fusion: whether tensors may lie in the scratchpad, for which it has units and ports of their own.
 
     Inputs and outputs:
         go, finished, *_entries: see :class:`.queues.Queues`.
@@ -43,8 +45,9 @@ class Core(wiring.Component):
         store_valid, store_index, store_offset, store_data: likewise, bytes that it gives.
     """
 
-    def __init__(self, hardware: Accelerator, dataflows: Sequence[str]) -> None:
+    def __init__(self, hardware: Accelerator, dataflows: Sequence[str], fusion: bool = True) -> None:
         self._hardware = hardware
+        self._width = hardware.port_bytes if fusion else 0
         width = 8 * hardware.dma_bytes_per_cycle
         members: dict[str, Any] = {"go": In(1), "finished": Out(1)}
         members |= {f"{name}_entries": In(stream.Signature(ENTRY)) for name in QUEUES}
@@ -58,8 +61,10 @@ class Core(wiring.Component):
         self._units = [unit_of("os" if is_output else "ws", rows, cols, overlapped) for is_output in kinds]
         self._vector, self._reduce, self._queues = VectorUnit(lanes), ReduceUnit(lanes), Queues()
         nbytes = hardware.dma_bytes_per_cycle
-        self.scratchpad = PortedMemory(8, hardware.scratchpad_bytes, readers=rows + cols + 4 * lanes, writers=nbytes)
-        self.accumulator = PortedMemory(32, hardware.accumulator_bytes // 4, ports=max(cols, lanes), readers=nbytes)
+        readers, writers = rows + cols + 4 * lanes + self._width, nbytes + 2 * self._width
+        self.scratchpad = PortedMemory(8, hardware.scratchpad_bytes, readers=readers, writers=writers)
+        words, readers = hardware.accumulator_bytes // 4, nbytes + self._width
+        self.accumulator = PortedMemory(32, words, ports=max(cols, lanes), readers=readers)
         self._load, self._store = (Transfer(hardware.dma_latency, nbytes) for _ in range(2))
 
     def elaborate(self, _platform: Any) -> Module:
@@ -76,20 +81,42 @@ class Core(wiring.Component):
         self._transfer_in(m)
         self._compute(m)
         self._transfer_out(m)
+        if self._width:
+            self._local_moves(m)
         return m
 
     def _transfer(self, m: Module, name: str, tile: Any) -> Transfer:
         """Joins a queue, its transfer and the DRAM port; `tile` has the sizes of what its head moves."""
         transfer, head = getattr(self, f"_{name}"), getattr(self._queues, f"{name}_head")
         m.d.comb += [
-            transfer.active.eq(getattr(self._queues, f"{name}_active")),
+            transfer.active.eq(getattr(self._queues, f"{name}_active") & ~head.is_local),
             transfer.nbytes.eq((tile.rows * tile.cols) << Mux(head.elements == WORDS, 2, 0)),
-            getattr(self._queues, f"{name}_done").eq(transfer.done),
             getattr(self, f"{name}_valid").eq(transfer.granted),
             getattr(self, f"{name}_index").eq(head.index),
             getattr(self, f"{name}_offset").eq(transfer.offset),
         ]
+        with m.If(~head.is_local):
+            m.d.comb += getattr(self._queues, f"{name}_done").eq(transfer.done)
         return transfer
+
+    def _local_moves(self, m: Module) -> None:
+        """Joins the units of what lies in the scratchpad to lanes of their own."""
+        first = self._hardware.rows + self._hardware.cols + 4 * self._hardware.vector_lanes
+        written = self._hardware.dma_bytes_per_cycle
+        places = ("load", LocalLoad, self.scratchpad, first), ("store", LocalStore, self.accumulator, written)
+        for name, kind, memory, lane in places:
+            unit = m.submodules[f"local_{name}"] = kind(self._width)
+            head = getattr(self._queues, f"{name}_head")
+            m.d.comb += [unit.head.eq(head), unit.active.eq(getattr(self._queues, f"{name}_active") & head.is_local)]
+            with m.If(head.is_local):
+                m.d.comb += getattr(self._queues, f"{name}_done").eq(unit.done)
+            for at in range(self._width):
+                m.d.comb += memory.read_address[lane + at].eq(unit.read_address[at])
+                m.d.comb += unit.read_data[at].eq(memory.read_data[lane + at])
+                for part in ("enable", "address", "value"):
+                    port = getattr(self.scratchpad, f"write_{part}")[written + at]
+                    m.d.comb += port.eq(getattr(unit, f"write_{part}")[at])
+            written += self._width
 
     def _transfer_in(self, m: Module) -> None:
         tile = tile_of(self._queues.load_head.record)
@@ -113,11 +140,8 @@ class Core(wiring.Component):
             m.d.comb += memory.read_address[byte].eq(
                 Mux(transfer.granted, tile.c + Mux(is_word, offset >> 2, offset), 0)
             )
-            word = memory.read_data[byte]
-            value = word.as_signed()
-            saturated = Mux(value < -128, -128, Mux(value > 127, 127, value)) + Mux(head.elements == UINT8, 128, 0)
-            given = Mux(is_word, word.word_select(offset[:2], 8), saturated[:8])
-            m.d.comb += self.store_data.word_select(byte, 8).eq(given)
+            value = stored_byte(memory.read_data[byte], offset, head.elements)
+            m.d.comb += self.store_data.word_select(byte, 8).eq(value)
 
     def _compute(self, m: Module) -> None:
         """Operands and sums of the unit whose instruction works: lanes of the memories that no other uses then."""

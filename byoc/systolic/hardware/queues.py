@@ -21,8 +21,11 @@ _DEPTH = 4  #: the host adds one a clock, and an instruction takes one or more
 _BIT = {mask: mask.bit_length() - 1 for mask in (POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT)}
 #: How the elements of a tensor lie in memory: 4 bytes, int8, uint8.
 WORDS, INT8, UINT8 = range(3)
-#: An instruction, its index in the program, how many SYNCs are before it, and the elements of the tensor it moves.
-ENTRY = data.StructLayout({"record": 8 * RECORD_BYTES, "index": INDEX_BITS, "epoch": INDEX_BITS, "elements": 2})
+#: An instruction, its index in the program, how many SYNCs are before it, the elements of the tensor that it moves, and
+#: whether this lies in the scratchpad, from `base` on.
+ENTRY = data.StructLayout(
+    {"record": 8 * RECORD_BYTES, "index": INDEX_BITS, "epoch": INDEX_BITS, "elements": 2, "is_local": 1, "base": 32}
+)
 FINISH_EPOCH = (1 << INDEX_BITS) - 1
 
 

@@ -33,12 +33,12 @@ def is_a(record: Value, kind: type[Any]) -> Value:
 
 
 GEMM, VECTOR, REDUCE, STORE = (layout_of(kind) for kind in (Gemm, Vector, Reduce, Store))
-_LOAD, _WINDOWS = (layout_of(kind) for kind in (Load, LoadWindows))
+LOAD, WINDOWS = (layout_of(kind) for kind in (Load, LoadWindows))
 #: What the chip needs of a load: where in the scratchpad its tile goes, and the tile's sizes.
 TILE = data.StructLayout({"dst": 32, "rows": 32, "cols": 32})
 
 
 def tile_of(record: Value) -> data.View:
     """The tile of any of the loads, as TILE."""
-    load, windows = (Cat(view.dst, view.rows, view.cols) for view in (_LOAD(record), _WINDOWS(record)))
+    load, windows = (Cat(view.dst, view.rows, view.cols) for view in (LOAD(record), WINDOWS(record)))
     return TILE(Mux(is_a(record, LoadWindows), windows, load))

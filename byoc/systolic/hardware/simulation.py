@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from amaranth.sim import Simulator
 
-from ..code.isa import FORMS, QUEUES, Finish, Gemm, Instruction, LoadConstant, Sync, encode
+from ..code.isa import FORMS, QUEUES, Finish, Gemm, LoadConstant, Sync, encode
 from ..code.program import Program
-from ..config import Accelerator
 from ..simulation.functional import TileMover
 from ..simulation.timing import simulate
 from .core import Core
@@ -120,7 +119,7 @@ class CoreSimulator:
 
     def __init__(self, program: Program) -> None:
         self._program, self._limit = program, 2 * simulate(program).cycles + 1000
-        self.core = core_for(program.accelerator, program.instructions)
+        self.core = core_for(program)
         self._bench = _Bench(self.core)
 
     def run_into(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> int:
@@ -148,9 +147,10 @@ class CoreSimulator:
         return clocks
 
 
-def core_for(hardware: Accelerator, instructions: Sequence[Instruction]) -> Core:
-    """A chip with the arrays that the GEMMs among these instructions need."""
-    return Core(hardware, sorted({i.dataflow for i in instructions if isinstance(i, Gemm)}))
+def core_for(program: Program) -> Core:
+    """A chip with what a program needs: the arrays of its GEMMs, and a way for tensors that stay in the scratchpad."""
+    dataflows = sorted({i.dataflow for i in program.instructions if isinstance(i, Gemm)})
+    return Core(program.accelerator, dataflows, any(tensor.address is not None for tensor in program.tensors))
 
 
 class _Host:
@@ -197,12 +197,15 @@ def entries_of(program: Program, queue: str) -> Iterator[int]:
         elif instruction.queue == queue:
             record = int.from_bytes(encode([instruction]), "little")
             elements = _ELEMENTS[_dtype_of(program, instruction)]
-            yield _entry(record, index, epoch, elements)
+            tensor = getattr(instruction, "tensor", None)
+            address = None if tensor is None else program.tensors[tensor].address
+            yield _entry(record, index, epoch, elements, address)
     yield _entry(FORMS[Finish].code, len(program.instructions) - 1, FINISH_EPOCH, WORDS)
 
 
-def _entry(record: int, index: int, epoch: int, elements: int) -> int:
+def _entry(record: int, index: int, epoch: int, elements: int, address: int | None = None) -> int:
     values = {"record": record, "index": index, "epoch": epoch, "elements": elements}
+    values |= {"is_local": int(address is not None), "base": address or 0}
     return ENTRY.const(values).as_bits()
 
 

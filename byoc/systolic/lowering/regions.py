@@ -1,4 +1,4 @@
-"""Regions as programs: each composite a layer, values between them in scratch tensors; timed once, and remembered.
+"""Regions as programs: each composite a layer, values between them where a plan puts them; timed once, remembered.
 
 A program and its timing are kept as long as their region is, so that asking for the cost and lowering do it once.
 """
@@ -14,9 +14,10 @@ from typing import Any
 from ....core.errors import ProgramError
 from ...backend import Lowered
 from ...region import Composite, Region, Value
-from ..code.codegen import lower as layers_to_program
+from ..code.codegen import code_of
 from ..code.layer import GemmLayer
 from ..code.layer_check import check_layer
+from ..code.plan import Edge, Plan, plan
 from ..code.program import Tensor
 from ..code.tiling import check_fits
 from ..config import SystolicOptions
@@ -35,8 +36,9 @@ _LAYER_OF = {
     **dict.fromkeys(POOLINGS, pooling_layer),
     **dict.fromkeys(("relax.add", "relax.quantize"), elementwise_layer),
 }
+_Known = tuple[SystolicOptions, Timing, tuple[Edge, ...]]
 #: The last one of each region; a program holds its weights, so all of a sweep over options would be too much.
-_known: weakref.WeakKeyDictionary[Region, tuple[SystolicOptions, Timing]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Region, _Known] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -60,8 +62,9 @@ def lower_region(region: Region, options: SystolicOptions) -> Lowered:
     Raises:
         ProgramError: a composite does not fit the accelerator; names the layer.
     """
-    timing = timing_of(region, options)
-    return Lowered(timing.program.to_bytes(), _facts(timing))
+    timing, edges = _planned(region, options)
+    facts = {**_facts(timing), "edges": [dataclasses.asdict(edge) for edge in edges]}
+    return Lowered(timing.program.to_bytes(), facts)
 
 
 def seconds_of(region: Region, options: SystolicOptions) -> float:
@@ -75,18 +78,32 @@ def seconds_of(region: Region, options: SystolicOptions) -> float:
 
 def timing_of(region: Region, options: SystolicOptions) -> Timing:
     """The program of a region, timed; the same object while the region lives and is asked for with these options."""
+    return _planned(region, options)[0]
+
+
+def plan_of(region: Region, options: SystolicOptions) -> Plan:
+    """What becomes of the layers of a region, and of the results between them.
+
+    Raises:
+        ProgramError: as :func:`lower_region`.
+    """
+    layers = [layer_of(composite, options) for composite in region.composites]
+    return plan(layers, tensors_of(region), options.accelerator, options.dataflow, options.fusion)
+
+
+def _planned(region: Region, options: SystolicOptions) -> tuple[Timing, tuple[Edge, ...]]:
     with _lock:
         known = _known.get(region)
     if known is not None and known[0] == options:
-        return known[1]
-    layers = [layer_of(composite, options) for composite in region.composites]
-    program = layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow)
+        return known[1:]
+    planned = plan_of(region, options)
+    program = code_of(planned, options.accelerator)
     if options.run == "rtl":
         check_instructions(program.instructions)
     timing = simulate(dataclasses.replace(program, run=options.run))
     with _lock:
-        _known[region] = (options, timing)
-    return timing
+        _known[region] = (options, timing, planned.edges)
+    return timing, planned.edges
 
 
 def layer_of(composite: Composite, options: SystolicOptions) -> GemmLayer:
@@ -137,4 +154,4 @@ def _facts(timing: Timing) -> Mapping[str, Any]:
 
 def _row(row: LayerRow) -> dict[str, Any]:
     values = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "facts"}
-    return {**row.facts, **values, "intensity": row.intensity}
+    return {**row.facts, **values, "intensity": row.intensity if row.dram_bytes else None}

@@ -1,7 +1,7 @@
 """Design sweeps: how regions of a model would run on other accelerators, by timing alone.
 
-The layers of a program do not overlap, for SYNC stands between them. So each is timed by itself, equal ones once, and
-the cycles are those of the whole program; no weight is computed with, and nothing is compiled.
+The parts of a plan do not overlap, for SYNC stands between them. So each is timed by itself, equal ones once, and the
+cycles are those of the whole program; no weight is computed with, and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...region import Composite, Region
-from ..code.codegen import lower
-from ..code.layer import GemmLayer, Matrix
+from ...region import Region
+from ..code.codegen import code_of, facts_of
+from ..code.layer import Matrix, Windows
+from ..code.plan import Part, Plan
 from ..config import SystolicOptions
-from ..lowering.regions import layer_of, tensors_of
+from ..lowering.regions import plan_of
 from ..simulation.timing import simulate
 from .report import LayerRow, layer_rows
 
@@ -82,30 +83,33 @@ def sweep(
     for setting in settings:
         options = setting if isinstance(setting, SystolicOptions) else SystolicOptions(**setting)
         known: dict[Hashable, LayerRow] = {}
-        rows = [_row(composite, options, known) for region in regions for composite in region.composites]
+        plans = [plan_of(region, options) for region in regions]
+        rows = [_row(part, planned, options, known) for planned in plans for part in planned.parts]
         points.append(DesignPoint(options, len(regions), tuple(rows)))
     return tuple(points)
 
 
-def _row(composite: Composite, options: SystolicOptions, known: dict[Hashable, LayerRow]) -> LayerRow:
-    """The row of a composite; timed, unless an equal one is known."""
-    layer = layer_of(composite, options)
-    key = _key(layer, composite)
+def _row(part: Part, planned: Plan, options: SystolicOptions, known: dict[Hashable, LayerRow]) -> LayerRow:
+    """The row of a part; timed, unless an equal one is known."""
+    layer, key = part.layer, _key(part)
     if key not in known:
-        tensors = tensors_of(Region.of(composite.name, composite))
-        (known[key],) = layer_rows(simulate(lower([layer], tensors, options.accelerator, options.dataflow)))
+        alone = dataclasses.replace(planned, parts=(part,))
+        (known[key],) = layer_rows(simulate(code_of(alone, options.accelerator)))
     row = known[key]
-    return dataclasses.replace(row, name=composite.name, facts={**row.facts, **layer.facts})
+    return dataclasses.replace(row, name=layer.name, facts={**layer.facts, **facts_of(part)})
 
 
-def _key(layer: GemmLayer, composite: Composite) -> Hashable:
-    """All that the code of a layer depends on, but for names, offsets in memory and the values of constants."""
+def _key(part: Part) -> Hashable:
+    """All that the code of a part depends on, but for names, offsets in memory and the values of constants."""
+    layer = part.layer
     b = _anonymous(layer.b) if isinstance(layer.b, Matrix) else layer.b is not None and layer.b.shape
     tiles = [None if step.tile is None else _anonymous(step.tile) for step in layer.steps]
     steps = tuple((step.op, step.dtype, step.source, tile) for step, tile in zip(layer.steps, tiles, strict=True))
-    return _anonymous(layer.a), b, layer.problem(composite.result.dtype), steps
+    return _anonymous(layer.a), b, part.problem, part.choices[0], steps
 
 
-def _anonymous(operand: Any) -> Any:
-    """A matrix or windows without the name of its tensor."""
-    return dataclasses.replace(operand, tensor="")
+def _anonymous(operand: Matrix | Windows) -> Matrix | Windows:
+    """A matrix or windows without the name of its tensor, and where in it they begin."""
+    if isinstance(operand, Matrix):
+        return dataclasses.replace(operand, tensor="", offset=0)
+    return dataclasses.replace(operand, tensor="", row=0)

@@ -63,14 +63,17 @@ class CostModel:
         if isinstance(instruction, Reduce):
             return reduce_cost, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
         if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
-            memory = "accumulator" if isinstance(instruction, Store) else "scratchpad"
+            tensor = getattr(instruction, "tensor", None)
+            is_local = tensor is not None and self._program.tensors[tensor].address is not None
+            outer = "scratchpad" if is_local else "dram"
+            inner = "accumulator" if isinstance(instruction, Store) else "scratchpad"
             elements = instruction.rows * instruction.cols
             nbytes = (elements * size for size in self._itemsizes(instruction))
-            return _transfer_cost, memory, getattr(instruction, "operand", "output"), *nbytes
+            return _transfer_cost, outer, inner, getattr(instruction, "operand", "output"), *nbytes
         return (_no_cost,)
 
     def _itemsizes(self, instruction: Load | LoadWindows | LoadConstant | Store) -> tuple[int, int]:
-        """Bytes of an element in DRAM, and on the chip."""
+        """Bytes of an element in its tensor, and in the memory that it is moved to or from."""
         if isinstance(instruction, LoadConstant):
             return (self._program.constants[instruction.constant].itemsize,) * 2
         dtype = self._program.tensors[instruction.tensor].dtype
@@ -141,10 +144,15 @@ def transfer_cycles(hardware: Accelerator, nbytes: int) -> int:
     return -(-nbytes // hardware.dma_bytes_per_cycle)
 
 
-def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int, on_chip: int) -> Cost:
-    transfer = transfer_cycles(hardware, nbytes)
+def move_cycles(hardware: Accelerator, nbytes: int, is_local: bool) -> int:
+    """Cycles of a load or store without waiting: of the DMA channel, or, of what is in the scratchpad, of its port."""
+    return -(-nbytes // hardware.port_bytes) if is_local else hardware.dma_latency + transfer_cycles(hardware, nbytes)
+
+
+def _transfer_cost(hardware: Accelerator, outer: str, inner: str, operand: str, nbytes: int, on_chip: int) -> Cost:
+    is_local = outer == "scratchpad"
     return Cost(
-        cycles=hardware.dma_latency + transfer,
-        transfer=transfer,
-        traffic=(("dram", operand, nbytes), (memory, operand, on_chip)),
+        cycles=move_cycles(hardware, nbytes, is_local),
+        transfer=0 if is_local else transfer_cycles(hardware, nbytes),
+        traffic=((outer, operand, nbytes), (inner, operand, on_chip)),
     )

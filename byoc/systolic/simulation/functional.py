@@ -93,9 +93,13 @@ class _State:
     """Memories while a program runs; tensors and constants are flat."""
 
     def __init__(self, program: Program, tensors: Sequence[np.ndarray], backend: str) -> None:
-        self.program, self.tensors, self.backend = program, tensors, backend
+        self.program, self.backend = program, backend
         hardware = program.accelerator
         self.scratchpad = np.zeros(hardware.scratchpad_bytes, np.uint8)
+        self.tensors = [
+            memory if tensor.address is None else self.tile(tensor.address, (tensor.size,), tensor.dtype)
+            for tensor, memory in zip(program.tensors, tensors, strict=True)
+        ]
         self.words = np.zeros(hardware.accumulator_bytes // 4, np.int32)
         self.constants = [values.reshape(-1) for values in program.constants]
         self.images: dict[int, dict[tuple[int, ...], np.ndarray]] = {}
@@ -169,11 +173,12 @@ def _load_windows(state: _State, load: LoadWindows) -> None:
 
 
 def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
-    """The image with its padding, flat, and its padded width; kept until its tensor is written again."""
+    """The image with its padding, flat, and its padded width; kept until its tensor, in DRAM, is written again."""
     height, width = load.padded_size
     sizes = (load.offset, load.channels, load.height, load.width, height, width)
     key = (*sizes, load.pad_top, load.pad_left, load.pad_value)
-    images = state.images.setdefault(load.tensor, {})
+    is_local = state.program.tensors[load.tensor].address is not None
+    images = {} if is_local else state.images.setdefault(load.tensor, {})
     if key not in images:
         count = load.channels * load.height * load.width
         source = state.tensors[load.tensor][load.offset : load.offset + count]

@@ -66,7 +66,7 @@ class Totals:
             sum(getattr(cost, name) * count for cost, count in counts.items())
             for name in ("macs", "vector_ops", "transfer", "cycles")
         )
-        compute = sum(cost.cycles * count for cost, count in counts.items() if not cost.transfer)
+        compute = sum(cost.cycles * count for cost, count in counts.items() if cost.macs or cost.vector_ops)
         energy = _energy(hardware, macs, vector_ops, traffic)
         return cls(macs, vector_ops, compute, transfers, serial, dict(traffic), energy)
 

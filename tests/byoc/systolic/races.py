@@ -8,14 +8,24 @@ from collections import deque
 from dataclasses import dataclass
 
 from tvm_ext.byoc.systolic.code.check import ITEMSIZE
-from tvm_ext.byoc.systolic.code.isa import QUEUES, Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
+from tvm_ext.byoc.systolic.code.isa import (
+    QUEUES,
+    Gemm,
+    Instruction,
+    Load,
+    LoadConstant,
+    LoadWindows,
+    Reduce,
+    Store,
+    Vector,
+)
 from tvm_ext.byoc.systolic.code.program import Program
 from tvm_ext.byoc.systolic.simulation.queues import CHANNELS, Channel, channels_of
 
 
 @dataclass(frozen=True)
 class Access:
-    """Bytes [begin, end) of "scratchpad", "accumulator" or a tensor ("dram 0"), read or written."""
+    """Bytes [begin, end) of "scratchpad", "accumulator" or a tensor in DRAM ("dram 0"), read or written."""
 
     memory: str
     begin: int
@@ -38,6 +48,11 @@ def accesses(program: Program, instruction: Instruction) -> list[Access]:
             _range("scratchpad", instruction.b, k * n * item, False),
             _range("accumulator", instruction.c, m * n, True),
         ]
+    if isinstance(instruction, Reduce):
+        item, terms = program.accelerator.itemsize, instruction.cols * instruction.taps
+        found = [_range("scratchpad", instruction.a, instruction.rows * terms * item, False)]
+        found += [_range("scratchpad", instruction.b, terms * item, False)] * (instruction.op == "dot")
+        return [*found, _range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
     if isinstance(instruction, Vector):
         count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}[instruction.source]
         found = [_range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
@@ -100,4 +115,6 @@ def _range(memory: str, begin: int, size: int, writes: bool) -> Access:
 
 
 def _whole(program: Program, tensor: int, writes: bool) -> Access:
-    return Access(f"dram {tensor}", 0, program.tensors[tensor].nbytes, writes)
+    address, nbytes = program.tensors[tensor].address, program.tensors[tensor].nbytes
+    memory = f"dram {tensor}" if address is None else "scratchpad"
+    return _range(memory, address or 0, nbytes, writes)

@@ -48,11 +48,8 @@ def of(array: np.ndarray, name: str = "x") -> Value:
 
 # ------------------------------------------------------------ integers in, integers out
 EDGES = [
-    ("int8", -128, "int8", 0),
-    ("int8", 127, "int8", -128),
-    ("uint8", 0, "uint8", 255),
-    ("uint8", 255, "int8", 127),
-]
+    ("int8", -128, "int8", 0), ("int8", 127, "int8", -128), ("uint8", 0, "uint8", 255), ("uint8", 255, "int8", 127),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("a_dtype", "a_zero", "b_dtype", "b_zero"), [*EDGES, ("uint8", 128, "uint8", 0)])

@@ -22,7 +22,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
     assert options.energy == EnergyTable(dram_byte=100.0)
     assert options.accelerator == Accelerator(rows=8, dtype="float32", energy=options.energy, frequency_hz=2e9)
     names = {field.name for field in dataclasses.fields(Accelerator)}
-    assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow", "run"}
+    assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow", "fusion", "run"}
     assert hash(options) == hash(BACKEND.make_options(given))
 
 
@@ -34,6 +34,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"energy": 3}, "is no EnergyTable"),
         ({"run": "verilog"}, "run='verilog' is unknown"),
         ({"run": "rtl"}, "run='rtl' with dtype='float32'"),
+        ({"fusion": "off"}, "fusion='off'"),
         ({"rows": 0}, "rows=0"),
         ({"dtype": "float16"}, "dtype='float16'"),
         ({"row": 4}, "no option 'row'.*did you mean 'rows'"),

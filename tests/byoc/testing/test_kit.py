@@ -62,7 +62,7 @@ def test_the_template_passes_what_is_quick(chip: Backend) -> None:
 
 
 def test_a_report_of_what_passes(chip: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That the template passes all is what its own test says, which `tests/cli/test_new.py` runs."""
+    """That the template passes all is what its own test says, which `tests/test_documents.py` runs."""
     monkeypatch.setattr(kit, "float_models", lambda: [m for m in float_models() if m.name == "dense"])
     monkeypatch.setattr(kit, "quantized_models", tuple)
     monkeypatch.setattr(kit, "_OF_A_BACK_END", ())

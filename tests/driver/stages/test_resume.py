@@ -61,7 +61,7 @@ def same_bits(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
 def check_stages(model: onnx.ModelProto, folder: Path, stages: Set[str] = RESUMABLE, **options: Any) -> None:
     direct = tvm_ext.compile(model, cache=False, **options)
     expected = outputs_of(direct)
-    files = tvm_ext.inspect(model, **options).dump(folder)
+    files = tvm_ext.inspect(model, to="" if "offload" in options else "scheduled", **options).dump(folder)
     wanted = RESUMABLE if "offload" in options else RESUMABLE - {"program"}
     assert {name_of(file) for file in files} >= wanted
     for file in (one for one in files if name_of(one) in wanted):

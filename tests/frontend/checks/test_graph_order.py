@@ -70,14 +70,10 @@ TWICE.graph.initializer.append(TWICE.graph.initializer[0])
         (TWICE, "'w' is made by an initializer twice"),
     ],
     ids=[
-        "a node that reads itself",
-        "a long cycle",
-        "a value nothing makes",
-        "in a branch",
-        "no output",
+        "a node that reads itself", "a long cycle", "a value nothing makes", "in a branch", "no output",
         "two weights",
     ],
-)
+)  # fmt: skip
 def test_what_does_not_hold_together_names_node_and_value(proto, text):
     with pytest.raises(ModelError, match=text) as error:
         imported(proto)

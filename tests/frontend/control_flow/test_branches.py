@@ -202,8 +202,12 @@ def test_neither_branch_is_valid() -> None:
 
 
 def test_data_is_nothing_to_freeze() -> None:
-    nodes = [node("NonZero", ["x"], ["y"], "find")]
-    proto = model(nodes, [value("x", [8, 64])], [value("y", None, INT)])
+    nodes = [
+        node("ReduceMax", ["x"], ["m"], keepdims=0), node("Cast", ["m"], ["k"], to=INT),
+        node("Range", ["zero", "k", "one"], ["y"], "find"),
+    ]  # fmt: skip
+    weights = {"zero": np.array(0), "one": np.array(1)}
+    proto = model(nodes, [value("x", [8, 64])], [value("y", None, INT)], weights)
     with pytest.raises(UnsupportedError, match="'find'") as info:
         imported(proto)
     assert "freeze" not in message(info.value)

@@ -58,14 +58,8 @@ def shapes_of(equation: str) -> list[tuple[int, ...]]:
 
 #: Those of other types too: products of two and of more operands, diagonals, a transpose, a sum.
 OF_ALL_TYPES = [
-    "ij,jk->ik",
-    "bqhd,bkhd->bhqk",
-    "ab,bc,cd,de,ef,fg->ag",
-    "iij,jkk->ik",
-    "ij->ji",
-    "ij->",
-    "bij,jk,b->ik",
-]
+    "ij,jk->ik", "bqhd,bkhd->bhqk", "ab,bc,cd,de,ef,fg->ag", "iij,jkk->ik", "ij->ji", "ij->", "bij,jk,b->ik",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

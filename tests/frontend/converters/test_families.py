@@ -152,10 +152,3 @@ def test_lp_normalization(order, axis):
 def test_a_batch_norm_that_trains():
     feeds = {"a": floats(2, 3, 4), "b": floats(3), "c": floats(3), "d": floats(3), "e": np.abs(floats(3))}
     check("BatchNormalization", feeds, outputs=3, training_mode=1, momentum=0.75)
-
-
-def test_non_max_suppression_is_refused_with_the_reason():
-    proto = model([node("NonMaxSuppression", ["b", "s"], ["y"], "nms")], [value("b", [1, 4, 4]), value("s", [1, 1, 4])],
-                  [value("y", [None, 3], INT64)])  # fmt: skip
-    with pytest.raises(Exception, match=r"'nms'.*depends on values"):
-        imported(proto)

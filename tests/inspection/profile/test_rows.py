@@ -129,7 +129,7 @@ def short(monkeypatch):
     """Loops of some microseconds."""
     from tvm_ext.inspection.profile import roofs
 
-    for name, value in (("_SECONDS", 0.002), ("_STEPS", 1000), ("_TIMES_L3", 0), ("_LEAST_STREAM", 1 << 20)):
+    for name, value in (("_STEPS", 1000), ("_stream_bytes", lambda l3: 1 << 20)):
         monkeypatch.setattr(roofs, name, value)
 
 
@@ -137,7 +137,7 @@ def short(monkeypatch):
 def test_instructions_of_a_model_are_measured(short):
     dot = dot_of("uint8", "int8", Machine.detect())
     assert dot is not None
-    measured = RoofMeter(1, None, [dot.instruction, "", dot.instruction, "an instruction of nobody's"]).measure()
+    measured = RoofMeter(1, None, [dot.instruction, "", dot.instruction, "an instruction of nobody's"], 0.002).measure()
     assert list(measured.instructions) == [dot.instruction] and measured.peak(dot.instruction) > 0
     assert f"({dot.instruction})" in str(measured)
 
@@ -147,15 +147,22 @@ def test_tiles_are_measured_for_the_machine_of_the_model(short, monkeypatch):
 
     monkeypatch.setattr(roofs, "_STEPS", 400)
     with tile_instructions() as amx:
-        found = RoofMeter(1, MACHINE, ["tdpbf16ps"]).measure()
+        found = RoofMeter(1, MACHINE, ["tdpbf16ps"], 0.002).measure()
     amx.assert_entered("tdpbf16ps")
     assert found.peak("tdpbf16ps") > 0
 
 
 def test_the_roofs_of_this_machine_are_measured(short):
-    meter = RoofMeter(1)
+    meter = RoofMeter(1, seconds=0.002)
     first = meter.measure()
     second = meter.measure()
     for rate in ("flops", "bandwidth", "cache_bandwidth"):
         assert 0 < getattr(first, rate) <= getattr(second, rate)  # the best so far
     assert first.threads == 1 and first.stream_bytes >= 1 << 20 and "1 thread, measured by loops" in str(first)
+
+
+@pytest.mark.parametrize(("l3", "mebibytes"), [(4, 64), (32, 128), (480, 1024), (800, 1600)])
+def test_a_stream_is_longer_than_the_last_cache(l3, mebibytes):
+    from tvm_ext.inspection.profile import roofs
+
+    assert roofs._stream_bytes(l3 << 20) == mebibytes << 20

@@ -201,12 +201,8 @@ def test_a_split_or_a_slice_along_the_axis_of_scales_stays() -> None:
         return emit(R.strided_slice(decoded, [1], [0], [2])), emit(R.split(decoded, 2, 1))[0]
 
     assert ops(apply(PrepareStorage(), build(body, IMAGE)).mod) == [
-        "quantize",
-        "dequantize",
-        "strided_slice",
-        "split",
-        "",
-    ]
+        "quantize", "dequantize", "strided_slice", "split", "",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "moves"), [(0.0, True), (0.125, True), (0.1, False), (9.0, False), (np.inf, False)])

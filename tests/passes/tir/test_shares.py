@@ -27,14 +27,10 @@ def known(anchor: str) -> Any:
     [
         (["elementwise"] * 8, 0, (1, 0)),
         (["elementwise"] * 7 + ["relax.mean"] * 2, 0, (2, 0)),
-        (["relax.matmul"], 0, (1, 0)),
-        (["relax.matmul", "elementwise"], 0, (2, 0)),
-        (["relax.nn.conv2d"] * 7, 0, (3, 0)),
-        ([], 8, (0, 1)),
-        (["elementwise"], 17, (1, 3)),
-        ([], 60, (0, 3)),
+        (["relax.matmul"], 0, (1, 0)), (["relax.matmul", "elementwise"], 0, (2, 0)),
+        (["relax.nn.conv2d"] * 7, 0, (3, 0)), ([], 8, (0, 1)), (["elementwise"], 17, (1, 3)), ([], 60, (0, 3)),
     ],
-)
+)  # fmt: skip
 def test_small_kernels_share_a_module(
     anchors: list[str], generic: int, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

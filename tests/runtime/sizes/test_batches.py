@@ -20,17 +20,11 @@ STREAMING = ((1, 10.0), (4, 11.0), (16, 14.0))  # the weights cost more than the
         (1, LINEAR, (1,)),
         (16, STREAMING, (16,)),
         (4, ((1, 1.0), (4, 9.0)), (4,)),  # a size that was asked for is used, whatever it costs
-        (21, LINEAR, (16, 4, 1)),
-        (3, LINEAR, (1, 1, 1)),
-        (3, STREAMING, (4,)),
-        (33, LINEAR, (16, 16, 1)),
-        (33, STREAMING, (16, 16, 1)),
-        (7, STREAMING, (16,)),
-        (2, ((4, 4.0),), (4,)),
-        (9, ((4, 4.0), (6, 6.0)), (6, 4)),
-        (0, LINEAR, (1,)),
+        (21, LINEAR, (16, 4, 1)), (3, LINEAR, (1, 1, 1)), (3, STREAMING, (4,)), (33, LINEAR, (16, 16, 1)),
+        (33, STREAMING, (16, 16, 1)), (7, STREAMING, (16,)), (2, ((4, 4.0),), (4,)),
+        (9, ((4, 4.0), (6, 6.0)), (6, 4)), (0, LINEAR, (1,)),
     ],
-)
+)  # fmt: skip
 def test_pieces(rows: int, costs: tuple[tuple[int, float], ...], sizes: tuple[int, ...]) -> None:
     assert split_batch(rows, costs) == sizes
 

@@ -56,16 +56,12 @@ def test_kernels(
 
 #: (batch, steps, heads, heads of keys, size, capacity), dtype, length, rows of a page or 0 for a whole cache.
 STORED = [
-    ((1, 1, 9, 3, 64, 301), "float16", 299, 0),
-    ((2, 1, 8, 1, 128, 70), "bfloat16", 69, 0),
-    ((1, 1, 4, 1, 80, 131), "float16", 131, 0),
-    ((1, 6, 6, 3, 32, 150), "bfloat16", 77, 0),
-    ((1, 7, 5, 5, 64, 90), "float16", 61, 0),
-    ((1, 3, 14, 2, 48, 66), "float16", 65, 0),
-    ((2, 1, 9, 3, 64, 160), "float16", 150, 32),
-    ((2, 1, 8, 2, 80, 66), "float32", 66, 6),
+    ((1, 1, 9, 3, 64, 301), "float16", 299, 0), ((2, 1, 8, 1, 128, 70), "bfloat16", 69, 0),
+    ((1, 1, 4, 1, 80, 131), "float16", 131, 0), ((1, 6, 6, 3, 32, 150), "bfloat16", 77, 0),
+    ((1, 7, 5, 5, 64, 90), "float16", 61, 0), ((1, 3, 14, 2, 48, 66), "float16", 65, 0),
+    ((2, 1, 9, 3, 64, 160), "float16", 150, 32), ((2, 1, 8, 2, 80, 66), "float32", 66, 6),
     ((2, 1, 2, 2, 32, 80), "bfloat16", 79, 40),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sizes", "dtype", "length", "rows"), STORED)
@@ -99,11 +95,8 @@ def test_steps_and_sequences_known_at_run_time(threads: int, case_machine: Machi
 
     append, attention = kernel(CacheAppend(), bound, "past"), kernel(CachedAttention(), bound, "query")
     for n, s, lengths, total in (
-        (3, 24, [24, 9, 24], 24),
-        (1, 1, [50], 50),
-        (2, 17, [17, 49], 49),
-        (3, 1, [1, 9, 50], 50),
-    ):
+        (3, 24, [24, 9, 24], 24), (1, 1, [50], 50), (2, 17, [17, 49], 49), (3, 1, [1, 9, 50], 50),
+    ):  # fmt: skip
         case = CacheCase(n, s, 6, 2, 16, 50, "total cos sin")
         found = append({"N": n, "S": s}, (n, 2, 50, 16), *case.operands(case.append_says, lengths, total))
         np.testing.assert_allclose(found, case.present(lengths, total), **TOLERANCE)

@@ -54,16 +54,10 @@ def check(group: Any, arrays: Any, machine: Machine, scale: float | None = None,
 @pytest.mark.parametrize(
     ("batch", "rows", "keys", "heads", "depth", "width"),
     [
-        (1, 1, 1, 1, 1, 1),
-        (2, 1, 37, 2, 8, 8),
-        (1, 17, 17, 3, 32, 32),
-        (2, 33, 70, 2, 16, 24),
-        (1, 5, 300, 1, 20, 5),
-        (1, 131, 64, 2, 64, 80),
-        (1, 40, 40, 3, 15, 15),
-        (1, 18, 130, 2, 20, 23),
+        (1, 1, 1, 1, 1, 1), (2, 1, 37, 2, 8, 8), (1, 17, 17, 3, 32, 32), (2, 33, 70, 2, 16, 24),
+        (1, 5, 300, 1, 20, 5), (1, 131, 64, 2, 64, 80), (1, 40, 40, 3, 15, 15), (1, 18, 130, 2, 20, 23),
     ],
-)
+)  # fmt: skip
 def test_agrees_with_float64(
     batch: int, rows: int, keys: int, heads: int, depth: int, width: int, case_machine: Machine, rng: Any
 ) -> None:

@@ -82,12 +82,8 @@ def test_little_work_is_cut_for_the_threads_it_runs_on() -> None:
 def test_few_columns_take_narrow_vectors() -> None:
     machine = Machine.detect("haswell", 2)
     assert [matched(RECIPE, dense_group((32, 64), n), machine).problem.lanes for n in (3, 4, 5, 8, 10)] == [
-        4,
-        4,
-        8,
-        8,
-        8,
-    ]
+        4, 4, 8, 8, 8,
+    ]  # fmt: skip
 
 
 def test_one_kernel_writes_a_result_that_is_no_whole_number_of_vectors() -> None:

@@ -35,19 +35,11 @@ def check(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng:
 
 #: shape, axes, keepdims
 CASES = [
-    ((1, 24, 7, 7), [2, 3], True),
-    ((2, 13, 5, 3), [2, 3], False),
-    ((6, 64), [-1], True),
-    ((6, 17), [-1], False),
-    ((3, 5, 16), [0, 2], False),
-    ((4, 16), [0], True),
-    ((4, 9, 3), None, False),
-    ((1, 1), [1], True),
-    ((5, 1000), [1], False),
-    ((3, 7, 100), [1], True),
-    ((3, 4, 2, 9), [0, 2], False),
+    ((1, 24, 7, 7), [2, 3], True), ((2, 13, 5, 3), [2, 3], False), ((6, 64), [-1], True), ((6, 17), [-1], False),
+    ((3, 5, 16), [0, 2], False), ((4, 16), [0], True), ((4, 9, 3), None, False), ((1, 1), [1], True),
+    ((5, 1000), [1], False), ((3, 7, 100), [1], True), ((3, 4, 2, 9), [0, 2], False),
     ((2, 3, 5, 7), [0, 1, 3], True),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -48,14 +48,10 @@ def layouts_of(recipe: Recipe, group: Any, machine: Machine, offered: Any) -> An
 @pytest.mark.parametrize(
     ("shapes", "axis"),
     [
-        ([(1, 3, 5, 7), (1, 13, 5, 7)], 1),
-        ([(2, 4, 3), (2, 1, 3), (2, 9, 3)], -2),
-        ([(5, 17), (5, 1), (5, 64)], 1),
-        ([(3,), (100,)], 0),
-        ([(1, 1), (1, 1)], 0),
-        ([(2, 3, 40)], 2),
+        ([(1, 3, 5, 7), (1, 13, 5, 7)], 1), ([(2, 4, 3), (2, 1, 3), (2, 9, 3)], -2),
+        ([(5, 17), (5, 1), (5, 64)], 1), ([(3,), (100,)], 0), ([(1, 1), (1, 1)], 0), ([(2, 3, 40)], 2),
     ],
-)
+)  # fmt: skip
 def test_concat(shapes: Any, axis: int, case_machine: Machine, rng: np.random.Generator) -> None:
     arrays = [random(rng, *s) for s in shapes]
     got = run_kernel(Concat(), concat_group(shapes, axis), arrays, case_machine)
@@ -102,14 +98,11 @@ def test_other_types(dtype: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("shape", "axes", "begin", "end", "step"),
     [
-        ((2, 9, 5), [1], [2], [7], [1]),
-        ((2, 9, 50), [-1, 0], [1, -1], [50, 99], [1, 1]),
-        ((3, 40), [1], [1], [40], [3]),
-        ((3, 40), [0, 1], [-1, 38], [-4, 3], [-1, -7]),
-        ((1, 32, 6, 7), [1, 2], [16, 2], [32, 5], [1, 2]),
-        ((1, 32, 6, 7), [1], [5], [32], [1]),
+        ((2, 9, 5), [1], [2], [7], [1]), ((2, 9, 50), [-1, 0], [1, -1], [50, 99], [1, 1]),
+        ((3, 40), [1], [1], [40], [3]), ((3, 40), [0, 1], [-1, 38], [-4, 3], [-1, -7]),
+        ((1, 32, 6, 7), [1, 2], [16, 2], [32, 5], [1, 2]), ((1, 32, 6, 7), [1], [5], [32], [1]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("blocked", [False, True])
 def test_slice(
     shape: Any, axes: Any, begin: Any, end: Any, step: Any, blocked: bool, case_machine: Machine, rng: Any
@@ -133,13 +126,10 @@ def test_slice_that_begins_a_block_keeps_it(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("shape", "widths"),
     [
-        ((1, 20, 5, 7), [0, 0, 0, 0, 1, 1, 2, 0]),
-        ((1, 20, 5, 7), [0, 0, 1, 4, 0, 0, 0, 0]),
-        ((3, 40), [1, 0, 0, 9]),
-        ((4,), [3, 3]),
-        ((2, 2), [0, 0, 0, 0]),
+        ((1, 20, 5, 7), [0, 0, 0, 0, 1, 1, 2, 0]), ((1, 20, 5, 7), [0, 0, 1, 4, 0, 0, 0, 0]),
+        ((3, 40), [1, 0, 0, 9]), ((4,), [3, 3]), ((2, 2), [0, 0, 0, 0]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("blocked", [False, True])
 def test_pad(shape: Any, widths: Any, blocked: bool, case_machine: Machine, rng: np.random.Generator) -> None:
     x, b = random(rng, *shape), random(rng, *[1] * len(shape))

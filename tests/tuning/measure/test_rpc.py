@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -20,7 +19,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.tuning.measure import MeasureError, RPCMeasurer
 
-from .processes import KEY, SERVER, Process, tracked
+from .processes import KEY, SERVER, Process, tracked, until
 from .stored_tasks import DOTS, INSTRUCTIONS, TILES, stored
 from .tasks import PLUGIN, children, misbehaving
 
@@ -98,14 +97,11 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
 
 
 def test_one_that_ends_by_itself_is_reported_with_its_words() -> None:
-    with (
-        pytest.raises(AssertionError, match=r"exit code 1: out of ports"),
-        tracked(1, "raise SystemExit('out of ports')"),
-    ):
-        pass
-    with pytest.raises(AssertionError, match=f"exit code -{signal.SIGTERM}"), tracked(1) as (_, servers):
-        servers[0].send(signal.SIGTERM)
-        servers[0].wait()
+    for code, words in (("raise SystemExit('no ports')", "1: no ports"), ("import os; os.abort()", "-6")):
+        process = Process("-c", code)
+        with pytest.raises(AssertionError, match=f"exit code {words}"):
+            until(lambda: False, process)
+        process.end()
 
 
 @pytest.mark.parametrize(("program", "class_"), [("rpc_tracker", "tracker.Tracker"), ("rpc_server", "Server")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ def _layers(args: argparse.Namespace, options: dict[str, Any], array: SystolicOp
     from ...byoc.systolic import ScaleSimLayer, read_topology, sweep
     from ...driver.regions import regions_of
 
+    array = replace(array, fusion=False)  # it counts whole layers
     if not args.layers.endswith(".csv"):
         sparsity = _sparsity(args.sparsity or "1:1")
         (point,) = sweep(regions_of(model_of(args.layers), **options), [array])

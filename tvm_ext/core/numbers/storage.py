@@ -56,24 +56,26 @@ def outgrows(nbytes: int, operands: int) -> bool:
 
 
 class Growth:
-    """Which constants outgrow what they are made of, and which slices take all, decided alike in programs of several
-    sizes of one model.
+    """Which constants outgrow what they are made of, which slices take all, and what an image is resized by, decided
+    alike in programs of several sizes of one model.
 
     The first program decides by its own sizes; each other one, with :meth:`again`, as the first did of the same value.
 
     Attributes:
         alone: whether each answer so far is the one that this program has by its own sizes.
+        outdone: whether an answer of this program is larger than one that programs before it were told.
     """
 
     def __init__(self) -> None:
         self._decided: dict[tuple[str, int], bool] = {}
+        self._largest: dict[tuple[str, int], int] = {}
         self._asked: Counter[str] = Counter()
-        self.alone = True
+        self.alone, self.outdone = True, False
 
     def again(self) -> Growth:
         """For another program."""
         other = Growth()
-        other._decided = self._decided
+        other._decided, other._largest = self._decided, self._largest
         return other
 
     def decided(self, value: str, outgrown: bool) -> bool:
@@ -85,6 +87,20 @@ class Growth:
         """
         self._asked[value] += 1
         return self._as_first((value, self._asked[value]), outgrown)
+
+    def most(self, question: str, own: int) -> int:
+        """The largest answer of all programs so far; where it is this one's, those before it have to be made anew.
+
+        Args:
+            question: that is asked; one that is asked several times has answers in turn.
+            own: the answer in this program.
+        """
+        self._asked[question] += 1
+        place = (question, self._asked[question])
+        before = self._largest.setdefault(place, own)
+        self._largest[place] = max(before, own)
+        self.alone, self.outdone = False, self.outdone or own > before
+        return self._largest[place]
 
     def whole(self, value: str, taken: bool) -> bool:
         """Whether a slice takes all in the first program.

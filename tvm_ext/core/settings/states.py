@@ -92,6 +92,8 @@ def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
 
 def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
     """How the tensors of a pair differ; "" if they do not, or only as they may."""
+    if output.count is not None:
+        return f"values decide the size of output {output.name!r}"
     if (output.shape, output.dtype) == (taken.shape, taken.dtype):
         return ""
     if (taken.name, taken.axis_of_growth(output)) in grows:

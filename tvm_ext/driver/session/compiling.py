@@ -24,9 +24,11 @@ from ...runtime.model import CompiledModel, load
 
 #: Python that the process starts with: it finds modules where this one does.
 _START = """
-import pickle, sys
+import gc, pickle, sys
+gc.disable()
 sys.path[:] = pickle.load(sys.stdin.buffer)
 from tvm_ext.driver.session.child import main
+gc.enable()
 main(sys.stdin.buffer)
 """
 _LAST_WORDS = 2000

@@ -59,7 +59,7 @@ def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
 
 def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProto, Graph, int], None]) -> None:
     before = graph.inner
-    if not _is_long(node, graph):
+    if not _stays(node, graph, _is_long(node, graph)):
         try:
             return unroll(node, graph, UNROLLED)
         except TooLong:
@@ -76,6 +76,28 @@ def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProt
             raise reason from error
         wrong = f"{error}; it cannot stay a loop: {reason}"
         raise Refusal(wrong, fix=error.fix, freeze=error.freeze, unknown=error.unknown) from reason
+
+
+def _stays(node: onnx.NodeProto, graph: Graph, long: bool) -> bool:
+    """Whether a loop is not unrolled: it is long, or has as many steps as the sizes say of a model that is imported at
+    several."""
+    if not graph.sized:
+        return long
+    if graph.most("the loop stays", int(long)):
+        return True
+    try:
+        count = steps_of(node, graph) if node.op_type == "Loop" else _scan_steps(node, graph)
+    except Refusal:
+        return long
+    count = -1 if count is None else count
+    differs = graph.most("most steps", count) + graph.most("least steps", -count)
+    return bool(graph.most("the loop stays", int(differs > 0)))
+
+
+def _scan_steps(node: onnx.NodeProto, graph: Graph) -> int:
+    first = node.input[-int(attribute(node, "num_scan_inputs"))]
+    default = 0 if graph.opset >= _NO_BATCH else 1
+    return _length(graph, first, [*attribute(node, "scan_input_axes", []), default][0])
 
 
 def _is_long(node: onnx.NodeProto, graph: Graph) -> bool:

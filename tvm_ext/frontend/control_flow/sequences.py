@@ -14,6 +14,7 @@ from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import UNFIT, Refusal
+from .counted import Counted
 from .subgraph import Graph, as_tensor, constant_of
 
 
@@ -50,7 +51,25 @@ def describe(value: Any) -> str:
     if is_tensor(value):
         shape = shape_of(value)
         return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
+    if isinstance(value, Counted):
+        sizes = enumerate(shape_of(value.tensor) or ())
+        dims = [str(size) if axis != value.axis else f"at most {size}" for axis, size in sizes]
+        return f"{dtype_of(value.tensor)} of shape ({', '.join(dims)}), as values decide in {value.maker}"
     return "an empty optional" if isinstance(value, Nothing) else f"a {type(value).__name__}"
+
+
+def check_tensors(node: onnx.NodeProto, value: Callable[[str], Any]) -> None:
+    """See that a node, which takes tensors alone, gets no others.
+
+    Args:
+        value: what a name stands for.
+
+    Raises:
+        Refusal: names the operand.
+    """
+    for name in filter(None, node.input):
+        if isinstance(operand := value(name), (TensorList, Nothing)):
+            raise Refusal(f"its input {name!r} is {describe(operand)}, not a tensor")
 
 
 def takes(node: onnx.NodeProto, graph: Graph) -> bool:

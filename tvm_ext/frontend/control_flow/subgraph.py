@@ -35,6 +35,7 @@ class Graph(Protocol):
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
         shared: constants that imports of the model at other sizes take too; None where it is imported once.
+        sized: whether what it becomes has to be the same at all sizes of a model that is imported at several.
     """
 
     opset: int
@@ -45,6 +46,14 @@ class Graph(Protocol):
     inner: int
     regions: list[OffloadedRegion]
     shared: Shared | None
+    sized: bool
+
+    def most(self, question: str, own: int) -> int:
+        """The largest answer to a question about the node in all imports of a model at several sizes.
+
+        Args:
+            own: the answer in this one.
+        """
 
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes in order; the values they make have fresh names."""

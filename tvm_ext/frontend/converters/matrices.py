@@ -86,7 +86,7 @@ def _elimination(data: Any, work: Any, determinants: Any) -> Any:
         x, w, det = map(T.buffer_proxy, (data, work, determinants))
         with T.serial(0, count) as n:
             kinds = "int32", str(work.dtype)
-            place, held = (T.buffer_proxy(T.alloc_buffer((1,), kind, scope="local")) for kind in kinds)
+            place, held = (T.buffer_proxy(T.alloc_buffer((1,), kind, scope="local", layout=None)) for kind in kinds)
             with T.grid(rows, width) as (i, j):
                 w[n, i, j] = tirx.if_then_else(j < rows, x[n, i, j % rows], tirx.Select(j == i + rows, one, zero))
             det[n] = one

@@ -16,9 +16,9 @@ from ...runtime.pool.threads import dispatcher
 from ...runtime.table import Plain
 
 #: Seconds that each loop is timed for, multiply-adds a chain in one call, and how often a call reads what lies in L2.
-_SECONDS, _STEPS, _PASSES = 0.25, 400_000, 50
-#: Bytes that no cache holds: of this size at least, and several times the last one.
-_LEAST_STREAM, _TIMES_L3 = 64 << 20, 4
+SECONDS, _STEPS, _PASSES = 0.25, 400_000, 50
+#: Bytes that no cache holds: of this size at least, and four times the last one, twice where that is a gibibyte or more
+_LEAST_STREAM, _MOST_STREAM = 64 << 20, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,11 @@ class Roofs(Plain):
         )
 
 
+def _stream_bytes(l3: int) -> int:
+    """Of a buffer that no cache holds: a host may take seconds to give more than a gibibyte."""
+    return max(_LEAST_STREAM, min(4 * l3, max(2 * l3, _MOST_STREAM)))
+
+
 class RoofMeter:
     """The loops, built once, and run before and after a profile: another program may disturb either.
 
@@ -91,13 +96,16 @@ class RoofMeter:
         threads: that the model's kernels use.
         machine: that they are compiled for; None for this one.
         instructions: that add their products.
+        seconds: that each loop is timed for.
     """
 
-    def __init__(self, threads: int, machine: Machine | None = None, instructions: Iterable[str] = ()) -> None:
+    def __init__(
+        self, threads: int, machine: Machine | None = None, instructions: Iterable[str] = (), seconds: float = SECONDS
+    ) -> None:
         here = Machine.detect(None, threads)
-        self._threads = threads
+        self._threads, self._seconds = threads, seconds
         self._names = [name for name in dict.fromkeys(instructions) if name in INSTRUCTIONS]
-        self._far = call_of_read(here, max(_TIMES_L3 * here.l3, _LEAST_STREAM) // 4)
+        self._far = call_of_read(here, _stream_bytes(here.l3) // 4)
         self._near = call_of_read(here, here.l2 * threads // 2 // 4, _PASSES)
         for_model = (machine or here).with_threads(threads)
         products = [call_of_instruction(for_model, name, _STEPS) for name in self._names]
@@ -109,7 +117,7 @@ class RoofMeter:
     def measure(self) -> Roofs:
         """The best rates so far; takes a second, on the threads that the model runs on."""
         for at, (call, amount) in enumerate(self._loops):
-            self._best[at] = max(self._best[at], amount / dispatcher.call(round_minimum, call, _SECONDS))
+            self._best[at] = max(self._best[at], amount / dispatcher.call(round_minimum, call, self._seconds))
         flops, far, near, *products = self._best
         rates = dict(zip(self._names, products, strict=True))
         return Roofs(flops, far, near, self._threads, int(self._far[1]), int(self._near[1]) // _PASSES, rates)

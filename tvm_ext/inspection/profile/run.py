@@ -26,7 +26,7 @@ from .code_facts import CodeFacts, facts_of_kernels
 from .launch import Launch, launches_of, with_seconds
 from .measure import measure
 from .profile import Profile
-from .roofs import RoofMeter
+from .roofs import SECONDS, RoofMeter
 
 NO_FACTS = "no facts of the machine code: {}"
 
@@ -46,7 +46,8 @@ def profile_model(
     compiled.run(feeds)  # says what is wrong with the inputs before anything is measured
     instructions = [kernel.get("instruction", "") for kernel in compiled.report["kernels"]]
     machine = Machine.of(compiled.metadata.machine)
-    overhead, meter = measured_overhead(), RoofMeter(compiled.threads, machine, instructions)
+    overhead, a_loop = measured_overhead(), min(SECONDS, max(2.5 * seconds, 0.02))
+    meter = RoofMeter(compiled.threads, machine, instructions, a_loop)
     meter.measure()
     measured = measure(compiled, feeds, kernels, rounds, seconds)
     launches, figures = _with_figures(launches_of(measured.order, compiled.report, facts), compiled, at)

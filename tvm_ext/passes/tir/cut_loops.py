@@ -22,9 +22,9 @@ from .cutting.border import borders
 from .cutting.crossings import cross
 from .cutting.guards import guarded
 from .cutting.needs import Needs
-from .cutting.normal import normal, shareable
+from .cutting.normal import merged, normal, shareable
 from .cutting.scratch import sunk
-from .cutting.shares import SHARED, THREADS, Digit, plain, shared
+from .cutting.shares import SHARED, THREADS, Digit, plain, shared, veiled
 from .cutting.statements import PARALLEL, chain_of, descend, in_chain, is_kind, sequence
 from .cutting.views import Views
 
@@ -87,9 +87,12 @@ class _Cut:
         binds += [tirx.Bind(narrow, tirx.Cast(_INDEX, wide)) for wide, narrow in self.symbols.items()]
         numbers = {self._params[int(at)]: float(number) for at, number in function.attrs.get(BORDER, {}).items()}
         edges = borders(numbers, self.extents, self._needs, self._arithmetic)
-        body = sequence(*binds, *edges, self._visit(body))
+        body = sequence(*binds, *edges, self._flat(body))
         attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER)}
         return tirx.PrimFunc(function.params, body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+    def _flat(self, body: Any) -> Any:
+        return veiled(merged(self._visit(body), self._arithmetic), self._arithmetic.extents)
 
     def _with_symbols(self, body: Any) -> Any:
         """The body with variables in the place of loads of sizes."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...core.errors import InputError, RunError
 from ..inputs import names_error
+from ..interface import counted_specs
 from ..spec import Metadata, Specs, TensorSpec
 from .arrays import Arrays, NamedArrays, Places, lend, zeros
 from .resident import Resident
@@ -123,9 +124,10 @@ class StateSession:
         self._fit, self._call, self._model = fit, call, metadata.model["name"]
         inputs = {spec.name: i for i, spec in enumerate(metadata.inputs)}
         outputs = {spec.name: i for i, spec in enumerate(metadata.outputs)}
+        shown = {spec.name for spec in counted_specs(metadata.outputs)}
         taken = {into: output for output, into in metadata.state}
         self._inputs = {name: i for name, i in inputs.items() if name not in taken}
-        self._outputs = {name: i for name, i in outputs.items() if name not in taken.values()}
+        self._outputs = {name: i for name, i in outputs.items() if name in shown and name not in taken.values()}
         self._outputs_in_all = len(outputs)
         self._lock, self._lost = threading.Lock(), ""
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})

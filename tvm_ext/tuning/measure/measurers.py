@@ -35,7 +35,7 @@ class LocalMeasurer(WorkerPool):
         build_timeout, run_timeout: seconds for one candidate's build, and for its check and all its repeats.
         plugins: modules that workers import; recipes in their `RECIPES` can be measured, as registered ones can.
         cold: memory, in units of L3, that constant arguments are rotated through, so that a kernel finds its weights as
-            cold as in a model (everything else is warm); each worker has so much. 0: weights stay in the caches.
+            cold as in a model (everything else is warm); each worker has so much, 256 MiB at most. 0: they stay cached.
         repeats: how often a kernel is timed.
         rounds: how often those close to the fastest are timed again, in turn.
 

@@ -23,6 +23,9 @@ from .measurement import MeasureError, Measurement
 from .scratch import Scratch
 from .slot import Slot
 
+#: A worker imports TVM: hundreds of thousands of objects that live to its end, among which no cycle is worth a search.
+_START = "import gc; gc.disable(); from tvm_ext.tuning.measure.worker import main; gc.freeze(); gc.enable(); main()"
+
 
 class WorkerPool:
     """Worker processes that measure candidates. All end with this process, however it ends.
@@ -99,7 +102,7 @@ def start_worker(threads: int) -> WorkerProcess:
     Args:
         threads: of TVM's pool in it. Packing weights multiplies matrices: a second pool would spin beside it.
     """
-    command = (sys.executable, "-m", "tvm_ext.tuning.measure.worker", str(os.getpid()))
+    command = (sys.executable, "-c", _START, str(os.getpid()))
     return WorkerProcess(command, {**environment(threads), "OPENBLAS_NUM_THREADS": "1"})
 
 

@@ -24,6 +24,8 @@ from .timing import Repeats, timed
 ENTRY = "main"
 #: Tasks whose inputs and references a worker keeps.
 _TASKS = 4
+#: Bytes of cold copies: weights of a model are not many times more, and a host takes seconds to give a worker more.
+_MOST_COLD = 256 << 20
 
 
 class Failed(Exception):
@@ -61,13 +63,13 @@ class Workbench:
 
     Args:
         machine: kernels are compiled for it, and may use its threads.
-        cold: memory for cold copies of constant arguments, in units of L3.
+        cold: memory for cold copies of constant arguments, in units of L3; `_MOST_COLD` at most.
         repeats: how often a kernel is timed.
     """
 
     def __init__(self, machine: Machine, cold: float, repeats: Repeats) -> None:
         self._machine, self._repeats = machine, repeats
-        self._copies = ColdCopies(int(cold * machine.l3))
+        self._copies = ColdCopies(min(int(cold * machine.l3), _MOST_COLD))
         self._packed = Packed()
         self._tasks: dict[str, _Task] = {}
         self._inputs = functools.lru_cache(maxsize=_TASKS)(

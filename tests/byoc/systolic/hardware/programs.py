@@ -23,7 +23,7 @@ from tvm_ext.byoc.systolic.config import Accelerator
 from ..cases import SMALL_INT8, random_float, random_int8
 
 
-def random_program(seed: int) -> Program:
+def random_program(seed: int, fusion: bool = False) -> Program:
     """Two dense layers or two convolutions; bias, scales, relu and a residual between."""
     rng = np.random.default_rng([seed, 20])
     sizes = {
@@ -38,7 +38,7 @@ def random_program(seed: int) -> Program:
     hardware = Accelerator(**settings, compute_model=("overlapped", "physical")[seed % 2])
     dataflow = ("ws", "os", "is", None)[seed // 2 % 4]
     tensors, layers = (_convolutions if seed % 3 == 0 else _dense)(rng)
-    return lower(layers, tensors, hardware, dataflow)
+    return lower(layers, tensors, hardware, dataflow, fusion)
 
 
 def random_reductions(seed: int) -> Program:
@@ -73,10 +73,11 @@ def _accumulating(program: Program, reduce: str) -> tuple[Instruction, ...]:
     return (*program.instructions[:-1], Sync(), *loads, Sync(), *reduces, Sync(), store, Finish())
 
 
-def resnet18(image: int = 13, channels: int = 4) -> Program:
+def resnet18(image: int = 13, channels: int = 4, scratchpad: int = 2048, fusion: bool = False) -> Program:
     """ResNet-18 of int8 with all kinds of its layers, a block of each kind, and few channels of few pixels."""
-    rng, wide, hardware = np.random.default_rng(22), 2 * channels, dataclasses.replace(SMALL_INT8, vector_lanes=4)
-    hardware = dataclasses.replace(hardware, accumulator_bytes=2048, dma_bytes_per_cycle=8, dma_latency=10)
+    rng, wide = np.random.default_rng(22), 2 * channels
+    memories = {"scratchpad_bytes": scratchpad, "accumulator_bytes": 2048}
+    hardware = dataclasses.replace(SMALL_INT8, vector_lanes=4, **memories, dma_bytes_per_cycle=8, dma_latency=10)
     stem = ConvGeometry(3, (image, image), (7, 7), strides=(2, 2), padding=(3, 3, 3, 3))
     pool = ConvGeometry(channels, stem.out_size, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
     same = ConvGeometry(channels, pool.out_size, (3, 3), padding=(1, 1, 1, 1))
@@ -113,7 +114,7 @@ def resnet18(image: int = 13, channels: int = 4) -> Program:
     ]  # fmt: skip
     tensors += [Tensor("pool", "scratch", (1, channels, *pool.out_size), "int8")]
     tensors += [Tensor("mean", "scratch", (1, wide, 1, 1), "int8")]
-    return lower(layers, tensors, hardware)
+    return lower(layers, tensors, hardware, fusion=fusion)
 
 
 def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:

@@ -18,15 +18,9 @@ from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
 
 #: Rows and columns of arrays, and whether folds overlap.
 ARRAYS = [
-    (1, 1, True),
-    (1, 6, False),
-    (5, 1, True),
-    (2, 3, True),
-    (3, 2, False),
-    (4, 4, True),
-    (7, 5, True),
+    (1, 1, True), (1, 6, False), (5, 1, True), (2, 3, True), (3, 2, False), (4, 4, True), (7, 5, True),
     (8, 8, False),
-]
+]  # fmt: skip
 FIELDS = {"stationary": ("value", "valid", "first"), "output": ("value", "first", "last")}
 
 

@@ -72,3 +72,30 @@ def test_load_and_store_take_turns_on_the_channel(latency: int) -> None:
         (load, dataclasses.replace(gemm, tokens=PUSH_PREV), dataclasses.replace(other, tokens=POP_NEXT), Finish()),
     ):
         check(Program(hardware, tensors, (), code))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_tensors_that_stay_in_the_scratchpad(seed: int) -> None:
+    """Of uint8, stored with strides, read by windows: on the chip as in the other views."""
+    program = random_program(seed, fusion=True)
+    assert any(tensor.address is not None for tensor in program.tensors)
+    check(program)
+
+
+def test_words_that_stay_in_the_scratchpad() -> None:
+    """Stored transposed, and loaded so, beside loads from DRAM that write to the scratchpad in the same clocks."""
+    hardware = Accelerator(2, 3, scratchpad_bytes=128, accumulator_bytes=64, dma_bytes_per_cycle=3, vector_lanes=1)
+    tensors = (
+        Tensor("x", "input", (4, 4), "int8"), Tensor("h", "scratch", (2, 4), "int32", 64),
+        Tensor("y", "output", (4, 2), "int32"),
+    )  # fmt: skip
+    load, other = Load("a", 0, 0, 4, 4, 0, 4, 1), Load("b", 0, 16, 4, 2, 3, 3, 1)
+    code = (
+        load, other, Sync(), Gemm("ws", 0, 0, 16, 0, 4, 4, 2), Sync(), Store(1, 0, 4, 2, 0, 1, 4), load, load, Sync(),
+        Load("epilogue", 1, 32, 4, 2, 0, 1, 4), Sync(), Vector("add", 0, 4, 2, "tile", 32, "int32"), Sync(),
+        Store(2, 0, 4, 2, 0, 2, 1), Finish(),
+    )  # fmt: skip
+    y = check(Program(hardware, tensors, (), code))["y"]
+    x = random_inputs(Program(hardware, tensors, (), code))["x"].astype(np.int32)
+    right = np.lib.stride_tricks.as_strided(x.ravel()[3:], (4, 2), (12, 4))
+    np.testing.assert_array_equal(y, 2 * (x @ right))

@@ -13,18 +13,8 @@ from tvm_ext.byoc.systolic.hardware.float32 import Arithmetic
 
 #: Zeros, infinities, NaN, 1, a half, the least and largest subnormal, the least normal, the largest finite number.
 SPECIAL = [
-    0,
-    1 << 31,
-    0x7F800000,
-    0xFF800000,
-    0x7FC00001,
-    0x3F800000,
-    0xBF000000,
-    1,
-    0x007FFFFF,
-    0x00800000,
-    0x7F7FFFFF,
-]
+    0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001, 0x3F800000, 0xBF000000, 1, 0x007FFFFF, 0x00800000, 0x7F7FFFFF,
+]  # fmt: skip
 COUNT = 500
 
 

@@ -74,17 +74,10 @@ def test_windows_share_addresses() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"dataflow": "rs"},
-        {"n": 0},
-        {"rows": -1},
-        {"a": np.zeros((0, 3), int)},
-        {"a": np.zeros(3, int)},
-        {"a": np.ones((2, 2))},
-        {"sparsity": (3, 2)},
-        {"sparsity": (0, 2)},
-        {"n": 1 << 26},
+        {"dataflow": "rs"}, {"n": 0}, {"rows": -1}, {"a": np.zeros((0, 3), int)}, {"a": np.zeros(3, int)},
+        {"a": np.ones((2, 2))}, {"sparsity": (3, 2)}, {"sparsity": (0, 2)}, {"n": 1 << 26},
     ],
-)
+)  # fmt: skip
 def test_refusals(wrong: dict[str, Any]) -> None:
     good = {"dataflow": "ws", "a": matrix(2, 3), "n": 1, "rows": 4, "cols": 4, "memories": Memories()}
     with pytest.raises(OptionError):

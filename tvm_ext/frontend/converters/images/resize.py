@@ -2,14 +2,14 @@
 
     y[.., o, ..] = sum over k of weight[o, k] * x[.., index[o, k], ..]
 
-The common cases (nearest and linear, images, whole ratios) go to TVM's own kernel.
+The common cases (nearest and linear, images, whole ratios) go to TVM's own kernel. Of a model that is imported at
+several sizes, tables are computed by kernels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, stock, text
+from ...control_flow.subgraph import Graph
+from ..base import Attributes, constant, converts, emit, graph_of, kernel, known, static_shape, stock, text
+from .taps import Axis, Mode, Tables
 
-_ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor, "ceil": np.ceil,
-}  # fmt: skip
 #: Modes of coordinates that TVM's kernel has right; and those with roundings of nearest elements at whole ratios:
 #: others round a coordinate that may be an integer, or the middle of two, but for an error of float32.
 _PLAIN = ("half_pixel", "asymmetric", "align_corners")
@@ -31,75 +29,43 @@ _PLAIN_NEAREST = (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"),
 _WRITTEN_OUT = 4
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """One axis that changes: its number, sizes, scale, and the part of it that is cropped."""
-
-    axis: int
-    size: int
-    wanted: int
-    scale: float
-    roi: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class _Mode:
-    """What the attributes say."""
-
-    kind: str
-    coordinates: str
-    rounding: str
-    coefficient: float
-    exclude: bool
-    antialias: bool
-    extrapolation: float
-
-    @classmethod
-    def of(cls, attributes: Attributes, opset: int) -> _Mode:
-        old = opset < 11
-        return cls(
-            text(attributes, "mode", "nearest"),
-            text(attributes, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel"),
-            text(attributes, "nearest_mode", "floor" if old else "round_prefer_floor"),
-            float(attributes.get("cubic_coeff_a", -0.75)), bool(attributes.get("exclude_outside", 0)),
-            bool(attributes.get("antialias", 0)), float(attributes.get("extrapolation_value", 0.0)),
-        )  # fmt: skip
-
-
 @converts("Resize")
 def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Resize(x, roi, scales, sizes); before opset 11 Resize(x, scales)."""
-    x, mode = inputs[0], _Mode.of(attributes, opset)
+    x, mode = inputs[0], Mode.of(attributes, opset)
     shape = static_shape(x, "the input of Resize")
     operands = {"roi": inputs[1], "scales": inputs[2], "sizes": inputs[3]} if opset > 10 else {"scales": inputs[1]}
     values = {name: known(value, name) for name, value in operands.items() if value is not None}
     stated = {name: value for name, value in values.items() if value.size}
     if not {"scales", "sizes"} & set(stated):
         raise Refusal("neither scales nor sizes")
-    axes = _axes(shape, stated, attributes)
-    changed = _changed(axes)
-    if changed and _is_common(axes, shape, mode) and opset > 10:
+    graph, axes = graph_of(attributes), _axes(shape, stated, attributes)
+    changed = _changed(axes, graph)
+    common = bool(changed) and _is_common(axes, shape, mode) and opset > 10
+    if changed and not graph.most("tables of a resize", int(not common)):
         there = [value if name in stated else None for name, value in operands.items()]  # what is empty is not stated
         return stock("Resize", [x, *there], attributes, opset)
-    return _resized(x, changed, mode)
+    return _resized(x, changed, mode, graph)
 
 
 @converts("Upsample")
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Upsample(x, scales), the Resize of old, in its coordinates."""
-    x = inputs[0]
+    x, graph = inputs[0], graph_of(attributes)
     scales = attributes["scales"] if "scales" in attributes else known(inputs[1], "scales")
     shape = static_shape(x, "the input of Upsample")
-    kind = text(attributes, "mode", "nearest")
-    return _resized(x, _changed(_axes(shape, {"scales": np.asarray(scales)}, {})), _Mode.of({"mode": kind}, 10))
+    mode = Mode.of({"mode": text(attributes, "mode", "nearest")}, 10)
+    return _resized(x, _changed(_axes(shape, {"scales": np.asarray(scales)}, {}), graph), mode, graph)
 
 
-def _axes(shape: Sequence[int], stated: Mapping[str, np.ndarray], attributes: Attributes) -> list[_Axis]:
+def _axes(shape: Sequence[int], stated: Mapping[str, np.ndarray], attributes: Attributes) -> list[Axis]:
     rank = len(shape)
     numbers = [int(a) % rank for a in attributes.get("axes", range(rank))]
     sizes = [shape[a] for a in numbers]
+    ratios: list[tuple[int, ...]] = [()] * len(sizes)
     if "sizes" in stated:
-        wanted, scales = _from_sizes(sizes, [int(s) for s in stated["sizes"]], attributes)
+        wanted, ratios = _from_sizes(sizes, [int(s) for s in stated["sizes"]], attributes)
+        scales = [above / below for above, below in ratios]
     else:
         scales = [float(s) for s in stated["scales"]]
         wanted = [math.floor(n * s) for n, s in zip(sizes, scales, strict=True)]
@@ -107,28 +73,31 @@ def _axes(shape: Sequence[int], stated: Mapping[str, np.ndarray], attributes: At
     if len(roi) != 2 * len(numbers):
         raise Refusal(f"{len(roi)} numbers in roi for {len(numbers)} axes; 2 for each are needed")
     crops = zip(roi[: len(numbers)], roi[len(numbers) :], strict=True)
-    return [_Axis(*fields) for fields in zip(numbers, sizes, wanted, scales, crops, strict=True)]
+    return [Axis(*fields) for fields in zip(numbers, sizes, wanted, scales, crops, ratios, strict=True)]
 
 
-def _changed(axes: Sequence[_Axis]) -> list[_Axis]:
-    """Without those along which every element stays: there a neighbour that is infinite, times 0, would be NaN."""
-    return [a for a in axes if a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0)]
+def _changed(axes: Sequence[Axis], graph: Graph) -> list[Axis]:
+    """Without those along which every element stays, at all sizes: there a neighbour that is infinite, times 0, would
+    be NaN."""
+    changes = [a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0) for a in axes]
+    return [a for a, own in zip(axes, changes, strict=True) if graph.most(f"axis {a.number} is resized", int(own))]
 
 
-def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> tuple[list[int], list[float]]:
-    ratios = [w / n for w, n in zip(wanted, sizes, strict=True)]
+def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Sizes of the result, and the ratio of each that is its scale."""
+    ratios: list[tuple[int, ...]] = list(zip(wanted, sizes, strict=True))
     policy = text(attributes, "keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return wanted, ratios
-    ratio = min(ratios) if policy == "not_larger" else max(ratios)
-    return [math.floor(ratio * n + 0.5) for n in sizes], [ratio] * len(sizes)
+    ratio = (min if policy == "not_larger" else max)(ratios, key=lambda one: one[0] / one[1])
+    return [math.floor(ratio[0] / ratio[1] * n + 0.5) for n in sizes], [ratio] * len(sizes)
 
 
-def _is_common(axes: Sequence[_Axis], shape: Sequence[int], mode: _Mode) -> bool:
+def _is_common(axes: Sequence[Axis], shape: Sequence[int], mode: Mode) -> bool:
     """Whether TVM's kernel for images is right; it divides by the wanted size less one where corners are aligned."""
     if mode.coordinates == "align_corners" and any(a.wanted == 1 for a in axes[2:]):
         return False
-    if len(shape) != 4 or [a.axis for a in axes] != [0, 1, 2, 3] or any(a.wanted != a.size for a in axes[:2]):
+    if len(shape) != 4 or [a.number for a in axes] != [0, 1, 2, 3] or any(a.wanted != a.size for a in axes[:2]):
         return False
     if mode.kind == "nearest" and (
         any(a.wanted % a.size for a in axes) or (mode.coordinates, mode.rounding) not in _PLAIN_NEAREST
@@ -138,99 +107,69 @@ def _is_common(axes: Sequence[_Axis], shape: Sequence[int], mode: _Mode) -> bool
     return whole and mode.kind in ("nearest", "linear") and mode.coordinates in _PLAIN and not mode.antialias
 
 
-def _resized(x: Any, axes: Sequence[_Axis], mode: _Mode) -> Any:
+def _resized(x: Any, axes: Sequence[Axis], mode: Mode, graph: Graph) -> Any:
     dtype = dtype_of(x)
     if mode.kind != "nearest" and "float" not in dtype:
         raise Refusal(f"{mode.kind} interpolation of {dtype}")
     wide = x if mode.kind == "nearest" or dtype in ("float32", "float64") else relax.op.astype(x, "float32")
-    result, outside = emit(wide) if wide is not x else x, []
+    result = emit(wide) if wide is not x else x
     for axis in axes:
-        at = _coordinates(axis, mode.coordinates)
-        if mode.coordinates == "tf_crop_and_resize":
-            outside.append((axis.axis, (at < 0) | (at > axis.size - 1)))
-        result = emit(_along(result, axis, at, mode))
-    if any(mask.any() for _, mask in outside):
-        result = _extrapolated(result, outside, mode.extrapolation)
+        result = emit(_along(result, axis, mode, graph))
+    if mode.coordinates == "tf_crop_and_resize":
+        result = _extrapolated(result, axes, mode, graph)
     return result if dtype_of(result) == dtype else relax.op.astype(result, dtype)
 
 
-def _coordinates(axis: _Axis, mode: str) -> np.ndarray:
-    """Where each element of the output lies in the input."""
-    i, size, scale = np.arange(axis.wanted, dtype=np.float64), axis.size, axis.scale
-    width = scale * size
-    if mode == "align_corners":
-        return np.zeros(axis.wanted) if width == 1 else i * (size - 1) / (width - 1)
-    if mode == "asymmetric":
-        return i / scale
-    if mode == "tf_crop_and_resize":
-        first, last = axis.roi
-        step = i * (last - first) * (size - 1) / (width - 1) if width != 1 else (last - first) * (size - 1) / 2 + 0 * i
-        return step + first * (size - 1)
-    if mode == "pytorch_half_pixel" and width == 1:
-        return np.full(axis.wanted, -0.5)
-    if mode in ("half_pixel", "pytorch_half_pixel"):
-        return (i + 0.5) / scale - 0.5
-    if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - axis.wanted / width) + (i + 0.5) / scale - 0.5
-    raise Refusal(f"coordinate_transformation_mode {mode!r}")
-
-
-def _along(x: Any, axis: _Axis, at: np.ndarray, mode: _Mode) -> Any:
+def _along(x: Any, axis: Axis, mode: Mode, graph: Graph) -> Any:
     """The input, resized along one axis."""
     if mode.kind == "nearest":
-        rows = np.clip(_ROUND[mode.rounding](at), 0, axis.size - 1).astype(np.int64)
-        return relax.op.take(x, constant(rows), axis.axis, mode="wrap")
-    index, weight = _taps(axis, at, mode)
-    operands = constant(index.astype(np.int32)), constant(weight.astype(dtype_of(x)))
+        return relax.op.take(x, _table(Tables(axis, mode), "row", "int64", graph), axis.number, mode="wrap")
+    taps = graph.most(f"taps of axis {axis.number}", mode.taps(axis.scale))
+    tables, sized, dtype = Tables(axis, mode, taps), graph.sized, dtype_of(x)
+    index = _table(tables, "index", "int32", graph)
+    if sized:
+        weight = kernel(lambda n: tables.weights_of(n, dtype), constant(axis.numbers), name="resize_weights")
+    else:
+        weight = constant(tables.weights().astype(dtype))
 
     def compute(data: te.Tensor, rows: te.Tensor, weights: te.Tensor) -> te.Tensor:
-        shape = [axis.wanted if i == axis.axis else d for i, d in enumerate(data.shape)]
+        shape = [tirx.IntImm("int64", axis.wanted) if i == axis.number else d for i, d in enumerate(data.shape)]
 
         def term(at: Sequence[Any], k: Any) -> Any:
-            o = at[axis.axis]
-            source = [rows[o, k] if i == axis.axis else p for i, p in enumerate(at)]
-            return data(*source) * weights[o, k]
+            o = at[axis.number]
+            source = [rows[o, k] if i == axis.number else p for i, p in enumerate(at)]
+            product = data(*source) * weights[o, k]
+            return tirx.Select(weights[o, k] != 0, product, tirx.const(0, dtype)) if sized else product
 
-        if index.shape[1] <= _WRITTEN_OUT:
-            return te.compute(shape, lambda *i: sum((term(i, k) for k in range(1, index.shape[1])), term(i, 0)), "out")
-        k = te.reduce_axis((0, index.shape[1]), name="k")
+        if taps <= _WRITTEN_OUT:
+            return te.compute(shape, lambda *i: sum((term(i, k) for k in range(1, taps)), term(i, 0)), "out")
+        k = te.reduce_axis((0, taps), name="k")
         return te.compute(shape, lambda *i: te.sum(term(i, k), axis=k), name="out")
 
-    return kernel(compute, x, *operands, name="resize")
+    return kernel(compute, x, index, weight, name="resize")
 
 
-def _taps(axis: _Axis, at: np.ndarray, mode: _Mode) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and weights (outputs, taps); beyond the edges the outermost elements repeat."""
-    narrow = min(axis.scale, 1.0) if mode.antialias else 1.0
-    linear = mode.kind == "linear"
-    count = 2 * math.ceil((1 if linear else 2) / narrow)
-    index = np.floor(at)[:, None] + np.arange(1 - count // 2, 1 + count // 2)
-    distance = np.abs(index - at[:, None]) * narrow
-    weight = np.clip(1 - distance, 0, 1) if linear else _cubic(distance, mode.coefficient)
-    inside = (index >= 0) & (index < axis.size)
-    if mode.exclude:
-        weight = np.where(inside, weight, 0.0)
-    if mode.exclude or mode.antialias:
-        weight = weight / weight.sum(1, keepdims=True)
-    return np.clip(index, 0, axis.size - 1), weight
+def _table(tables: Tables, table: str, dtype: str, graph: Graph) -> Any:
+    """A table as a constant; of a model that is imported at several sizes, as the result of a kernel."""
+    rule = getattr(tables, table)
+    if not graph.sized:
+        return constant(tables.array(rule).astype(dtype))
+    return emit(kernel(lambda n: tables.tensor(n, rule, dtype), constant(tables.axis.numbers), name=f"resize_{table}"))
 
 
-def _cubic(d: np.ndarray, a: float) -> np.ndarray:
-    """Keys' kernel (Cubic convolution interpolation for digital image processing, 1981)."""
-    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-
-
-def _extrapolated(x: Any, outside: Sequence[tuple[int, np.ndarray]], value: float) -> Any:
+def _extrapolated(x: Any, axes: Sequence[Axis], mode: Mode, graph: Graph) -> Any:
     """The value where any coordinate lies outside."""
     dtype = dtype_of(x)
-    masks = [constant(mask) for _, mask in outside]
+    tables = [Tables(axis, mode) for axis in axes]
+    if not graph.sized and not any(table.array(table.beyond).any() for table in tables):
+        return x
+    masks = [_table(table, "beyond", "bool", graph) for table in tables]
 
     def compute(data: te.Tensor, *masks_read: te.Tensor) -> te.Tensor:
         def element(*i: Any) -> Any:
-            beyond = tirx.any(*(mask[i[axis]] for (axis, _), mask in zip(outside, masks_read, strict=True)))
-            return tirx.Select(beyond, tirx.const(value, dtype), data(*i))
+            beyond = tirx.any(*(mask[i[axis.number]] for axis, mask in zip(axes, masks_read, strict=True)))
+            return tirx.Select(beyond, tirx.const(mode.extrapolation, dtype), data(*i))
 
         return te.compute(data.shape, element, name="out")
 
-    return kernel(compute, x, *masks, name="extrapolate")
+    return kernel(compute, x, *masks, name="extrapolate") if masks else x

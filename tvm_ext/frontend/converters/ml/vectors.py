@@ -189,7 +189,7 @@ def _iterated(pairs: Any, result: Any) -> Any:
 
 
 def _own(*shape: int) -> Any:
-    return T.buffer_proxy(T.alloc_buffer(shape, "float32", scope="local"))
+    return T.buffer_proxy(T.alloc_buffer(shape, "float32", scope="local", layout=None))
 
 
 def _measured(q: Any, p: Any, slope: Any, state: Any, classes: int) -> None:

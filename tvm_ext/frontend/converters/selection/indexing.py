@@ -1,4 +1,4 @@
-"""Operators that pick, choose, place, reverse or count elements: Gather, Compress, OneHot, ReverseSequence, Range."""
+"""Operators that pick, choose, place or reverse elements: Gather, OneHot, ReverseSequence, Range."""
 
 import math
 from typing import Any
@@ -9,23 +9,9 @@ from onnx import numpy_helper
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of, numpy_of, shape_of
-from ...checks.refusal import UNFIT, Refusal
+from ...checks.refusal import Refusal
 from ...known_values import LARGEST
-from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, text
-
-
-@converts("Compress")
-def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Compress(x, condition) -> the rows where the condition, which decides the shape, is true."""
-    x, condition = inputs[0], known(inputs[1], "condition")
-    axis, rows = attributes.get("axis"), np.flatnonzero(condition)
-    if axis is None:
-        x, axis = emit(relax.op.reshape(x, [-1])), 0
-    extent = static_shape(x, "the input of Compress")[int(axis)]
-    if condition.ndim != 1 or rows.max(initial=-1) >= extent:
-        wrong = f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements"
-        raise Refusal(wrong, fix=UNFIT)
-    return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
+from ..base import Attributes, constant, converts, kernel, known, static_shape, text
 
 
 @converts("OneHot")
@@ -145,12 +131,6 @@ def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return constant((np.arange(count).astype(dtype) * delta + start).astype(dtype))
     first, step = (tirx.const(x.item(), dtype) for x in (start, delta))
     return kernel(lambda: te.compute((count,), lambda i: first + i.astype(dtype) * step, name="out"), name="range")
-
-
-@converts("NonMaxSuppression NonZero Unique")
-def value_dependent(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """An operator whose output's size depends on values: refused with the reason."""
-    raise Refusal("how much comes out depends on values, and a compiled program has fixed shapes", freeze=True)
 
 
 @converts("MelWeightMatrix")

@@ -17,21 +17,26 @@ _SORTED = ("int32", "int64")
 @converts("TopK")
 def top_k(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TopK of any dtype; `sorted=0` allows any order, so the sorted one. Stock TVM refuses it, and some dtypes."""
-    x, dtype = inputs[0], dtype_of(inputs[0])
+    x = inputs[0]
     plain = {name: value for name, value in attributes.items() if name != "sorted"}
     opset = 11 if opset == 10 else opset  # of which stock TVM overlooks that k is an input
-    if dtype in _SORTED:
+    if dtype_of(x) in _SORTED:
         return stock("TopK", inputs, plain, opset)
-    if "float" in dtype:
-        key = emit(_ordered(x))
-    elif dtype == "uint64":
-        key = emit(_turned(x))
-    else:
-        key = emit(relax.op.astype(x, "int64" if dtype == "uint32" else "int32"))
+    key = order_key(x)
     both = emit(stock("TopK", [key, *list(inputs)[1:]], plain, opset))
     indices = emit(relax.TupleGetItem(both, 1))
     axis = int(attributes.get("axis", -1)) % int(x.ty.ndim)
     return relax.Tuple([relax.op.gather_elements(x, indices, axis), indices])
+
+
+def order_key(x: Any) -> Any:
+    """Whole numbers, int32 or int64, of the order of the elements of a tensor."""
+    dtype = dtype_of(x)
+    if dtype in _SORTED:
+        return x
+    if "float" in dtype:
+        return emit(_ordered(x))
+    return emit(_turned(x) if dtype == "uint64" else relax.op.astype(x, "int64" if dtype == "uint32" else "int32"))
 
 
 def _ordered(x: Any) -> Any:

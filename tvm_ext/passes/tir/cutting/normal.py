@@ -55,7 +55,42 @@ def normal(body: Any, arithmetic: Arithmetic, extents: Extents) -> Any:
         body = _joined(body, views, arithmetic, symbolic)
         if body.same_as(before):
             break
+    if not (flat := merged(body, arithmetic)).same_as(body):
+        views = Views(flat, arithmetic)
+        body = _split(flat, views, arithmetic, symbolic_variables(flat, extents, views))
     return body
+
+
+def merged(body: Any, arithmetic: Arithmetic) -> Any:
+    """A body with serial loops that only count one another's iterations as one: what LLVM takes grows with the depth of
+    a nest.
+
+    for a in range(A): for b in range(4): y[8 * a + 2 * b]     ->   for b in range(A * 4): y[2 * b]
+    """
+
+    def visit(stmt: Any) -> Any:
+        stmt = descend(stmt, visit)
+        inner: Any = getattr(stmt, "body", None)
+        if not (_is_plain(stmt, arithmetic) and _is_plain(inner, arithmetic) and isinstance(inner.extent, tirx.IntImm)):
+            return stmt
+        first, second, size = stmt.loop_var, inner.loop_var, int(inner.extent)
+        factors = [(s.terms.get(first, 0), s.terms.get(second, 0)) for s in _sums(inner.body)]
+        whole = all(f == size * s for f, s in factors) and str(first.ty.dtype) == str(second.ty.dtype)
+        if not whole or not any(s for _, s in factors):
+            return stmt
+        var = tirx.Var(second.name, second.ty.dtype)
+        arithmetic.bind(var, arithmetic.extents[first] * size)
+        flat = replaced(inner.body, {first: tirx.const(0, var.ty.dtype), second: var}, arithmetic)
+        return loop_like(inner, flat, loop_var=var, extent=stmt.extent * size)
+
+    return visit(body)
+
+
+def _is_plain(stmt: Any, arithmetic: Arithmetic) -> bool:
+    """Whether a statement is a serial loop from 0 on that nothing is said of."""
+    if not is_kind(stmt, SERIAL) or len(stmt.annotations) or stmt.loop_var not in arithmetic.extents:
+        return False
+    return isinstance(stmt.min, tirx.IntImm) and int(stmt.min) == 0
 
 
 def _inlined(body: Any, arithmetic: Arithmetic) -> Any:
@@ -334,7 +369,7 @@ def _sums(body: Any) -> Iterator[Affine]:
         (COMPARISONS, lambda node: exprs.extend((node.a, node.b))),
         (Call, lambda call: exprs.extend(call.args)),
         ((tirx.Cast, tirx.Bind, tirx.Let), lambda node: exprs.append(node.value)),
-        (tirx.For, lambda loop: exprs.append(loop.extent)),
+        (tirx.For, lambda loop: exprs.extend((loop.min, loop.extent))),
     ]
     tvm_ffi.structural_walk(body, callbacks)
     for expr in exprs:

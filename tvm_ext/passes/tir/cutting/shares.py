@@ -12,14 +12,14 @@ it has in other kernels, whose columns it does all.
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
 from ....core.graph.nodes import nodes_of
-from .statements import PARALLEL, SERIAL, is_kind, loop_like, named, sequence
+from .statements import PARALLEL, SERIAL, descend, is_kind, loop_like, named, sequence
 
 #: Annotation of the outermost loop of a nest that threads share: how many they are.
 THREADS = "tvm_ext.threads"
@@ -127,3 +127,29 @@ def _product(extents: Sequence[Any]) -> Any:
 def _is_work(body: Any) -> bool:
     """Whether an iteration takes long: it has a loop."""
     return any(is_kind(loop, SERIAL) for loop in nodes_of(body, tirx.For))
+
+
+def veiled(body: Any, bounds: Mapping[Any, int]) -> Any:
+    """A body in which LLVM does not see that addresses grow evenly with loops around others, those of run-time extents.
+
+    for i in range(N): f(i)     ->   for a in range(N): i = a & 63; f(i)          of at most 64 iterations
+
+    For each of the many addresses of an unrolled body it would look for the best of all ways to step through them: that
+    takes longer than all else about a kernel. Loops inside step through memory as before.
+
+    Args:
+        bounds: variable of a loop -> a number that no value of it reaches.
+    """
+
+    def visit(stmt: Any) -> Any:
+        new = descend(stmt, visit)
+        if not is_kind(new, SERIAL) or isinstance(new.extent, tirx.IntImm) or new.loop_var not in bounds:
+            return new
+        bits, var = (1 << (bounds[new.loop_var] - 1).bit_length()) - 1, new.loop_var
+        if not bits or not _is_work(new.body):
+            return new
+        count = tirx.Var(var.name, var.ty.dtype)
+        value = tirx.Bind(var, tirx.bitwise_and(count, tirx.const(bits, var.ty.dtype)))
+        return loop_like(new, sequence(value, new.body), loop_var=count)
+
+    return visit(body)

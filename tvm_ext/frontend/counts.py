@@ -1,0 +1,123 @@
+"""Values of which values decide the size, in a graph that is converted: who reads them, and their counts as outputs.
+
+i = NonZero(x), an output   ->   main returns i at its largest size and, behind all outputs, how much of it there is
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx import helper
+from tvm import relax, topi
+
+from ..core.graph.relax_graph import shape_of
+from ..ops import Kind, of
+from ..runtime.interface import Count
+from .checks.inference import types_of_outputs
+from .checks.refusal import Refusal
+from .control_flow.counted import Counted
+from .control_flow.sequences import describe
+from .control_flow.subgraph import Graph, as_tensor
+from .converters import own_converter
+from .converters.base import operands
+from .reading.walk import attribute
+from .trace import Trace
+
+#: Operators that pick from their first input, where an index below 0 counts from its end.
+_PICKS = ("Gather", "GatherND")
+#: Operators that place elements, or hand them on.
+_MOVES = (*_PICKS, "Cast", "Identity", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def carry(node: onnx.NodeProto, graph: Graph, convert: Callable[[onnx.NodeProto], None]) -> bool:
+    """Convert a node that reads what has a size that values decide, if its outputs have that size along an axis.
+
+    Args:
+        convert: converts the node, whose operands have their largest sizes meanwhile.
+
+    Returns:
+        Whether there is such an operand.
+
+    Raises:
+        Refusal: there is, and the node does more than hand on element by element what there is of it.
+    """
+    counted = {name: value for name in node.input if name and isinstance(value := graph.value(name), Counted)}
+    if not counted:
+        return False
+    (name, first), *_ = counted.items()
+    axes = _axes(node, graph, counted)
+    if len(axes) < len([output for output in node.output if output]):
+        fix = f"cut the model in two by onnx.utils.extract_model: one with {name!r} as an output, one with it as an "
+        fix += "input; or let onnxruntime run these nodes: fallback='onnxruntime'"
+        raise Refusal(
+            f"its input {name!r} is {describe(first)}: nodes behind that work element by element only", fix=fix
+        )
+    try:
+        for operand, value in counted.items():
+            graph.bind(operand, value.tensor)
+        convert(node)
+    finally:
+        for operand, value in counted.items():
+            graph.bind(operand, value)
+    for output, axis in axes.items():
+        tensor = graph.value(output)
+        tensor = relax.BlockBuilder.current().emit(tensor) if isinstance(tensor, relax.Call) else tensor
+        graph.bind(output, dataclasses.replace(first, tensor=tensor, axis=axis))
+    return True
+
+
+def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> dict[str, int]:
+    """Output -> its axis of the size that values decide, as ONNX infers it; nothing of one that has none or two."""
+    sizes, reads = {value.size for value in counted.values()}, [name for name in node.input if name]
+    picked = counted.get(node.input[0]) if node.op_type in _PICKS else None
+    axis = attribute(node, "axis", 0) if node.op_type == "Gather" else None
+    behind_the_end = picked is not None and (axis is None or axis % len(shape_of(picked.tensor) or (1,)) == picked.axis)
+    if len(sizes) > 1 or behind_the_end or not _is_elementwise(node):
+        return {}
+    known = {name: value for name in reads if (value := graph.known(name)) is not None}
+    types = types_of_outputs(node, graph.opsets, {name: graph.type_of(name) for name in reads}, known)
+    axes = {name: [a for a, d in enumerate(kind.tensor_type.shape.dim) if d.dim_param in sizes]
+            for name, kind in types.items()}  # fmt: skip
+    return {name: found[0] for name, found in axes.items() if len(found) == 1}
+
+
+def _is_elementwise(node: onnx.NodeProto) -> bool:
+    """Whether each element of what a node makes is of one element of each operand."""
+    return node.domain in ("", "ai.onnx") and (node.op_type in _MOVES or of(node.op_type).kind is Kind.ELEMENTWISE)
+
+
+def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:
+    """Convert a node whose operator's own converter returns a list, and bind its outputs."""
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    convert = own_converter(node.op_type)
+    assert convert is not None
+    values = convert(operands([*map(as_tensor, inputs)]), {**attributes, "tvm_custom": {"graph": graph}}, graph.opset)
+    for name, value in zip(node.output, values, strict=False):
+        if name:
+            graph.bind(name, value)
+
+
+def add_counts(outputs: Sequence[onnx.ValueInfoProto], values: dict[str, Any], trace: Trace) -> list[str]:
+    """Make the counts of outputs of the graph outputs of the program, behind all others.
+
+    Args:
+        outputs: of the graph, whose variables `trace.outputs` has.
+        values: name -> what stands for it; gets the counts.
+
+    Returns:
+        The names of the counts.
+    """
+    numbers: dict[str, int] = {}
+    for output in outputs:
+        if not isinstance(value := values.get(output.name), Counted):
+            continue
+        if value.size not in numbers:
+            numbers[value.size] = len(trace.outputs)
+            builder = relax.BlockBuilder.current()
+            var = builder.emit(builder.call_te(topi.identity, value.count, primfunc_name_hint="count"))
+            trace.results[var] = (value.size, [trace.makers[output.name]] if output.name in trace.makers else [])
+            trace.outputs.append(var)
+            values[value.size] = var
+        trace.counts[output.name] = Count(value.axis, numbers[value.size])
+    return list(numbers)
