@@ -1,6 +1,7 @@
 """Windows and resized images as programs of any size, at every size within bounds, against onnxruntime."""
 
 import itertools
+
 import numpy as np
 import pytest
 
