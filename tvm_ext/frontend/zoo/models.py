@@ -10,8 +10,8 @@ import onnx
 
 from ...core.errors import OptionError, choose_of
 from ...runtime.files import write_whole
-from .bert import bert
-from .mlp import mlp
+from .encoder import bert
+from .perceptron import mlp
 from .mobilenet import mobilenet_v2
 from .resnet import resnet18, resnet34, resnet50
 
