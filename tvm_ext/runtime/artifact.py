@@ -231,7 +231,12 @@ def _read_and_hashed(file: BufferedReader, size: int, path: str) -> tuple[np.nda
         ArtifactError: there are fewer.
     """
     data, digest, parts = mapped_empty(size), hashlib.sha256(), SimpleQueue[memoryview | None]()
-    hashing = threading.Thread(target=lambda: [digest.update(part) for part in iter(parts.get, None)])
+
+    def hash_parts() -> None:
+        for part in iter(parts.get, None):
+            digest.update(part)
+
+    hashing = threading.Thread(target=hash_parts)
     hashing.start()
     try:
         for start in range(0, size, _CHUNK):

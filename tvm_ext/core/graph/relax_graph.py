@@ -56,8 +56,8 @@ def op_name(expr: Any) -> str:
     return str(op.name) if type(expr) is Call and type(op := expr.op) is Op else ""
 
 
-#: Address of a type -> the type, which keeps it from being another one's, and its shape and dtype. A dimension is a call
-#: of TVM each, and the same variable is asked about by every pass: a twentieth of the time.
+#: Address of a type -> the type, which keeps it from being another one's, and its shape and dtype: each dimension is a
+#: call of TVM, and every pass asks about the same variables.
 _known_types: dict[int, tuple[Any, tuple[int, ...] | None, str]] = {}
 _MOST_TYPES = 1 << 15
 

@@ -11,8 +11,8 @@ import onnx
 from ...core.errors import OptionError, choose_of
 from ...runtime.files import write_whole
 from .encoder import bert
-from .perceptron import mlp
 from .mobilenet import mobilenet_v2
+from .perceptron import mlp
 from .resnet import resnet18, resnet34, resnet50
 
 #: Model name -> builder.
