@@ -1,5 +1,5 @@
-"""Reduced precision: bf16 and int8 against OpenVINO as it comes, onnxruntime, and our own float32;
-and what they cost.
+"""Reduced precision: bf16, float16 and int8 against OpenVINO as it comes, onnxruntime, and our own
+float32; and what they cost.
 
 Writes results/MACHINE/precision.md and .json. A ratio that misses its bar is followed by what the
 profile says of our program, taken then and there. A run of some parts (--only) replaces these in
@@ -115,9 +115,13 @@ def _race(race: RaceOf, settings: Settings) -> Answer:
     return found
 
 
+def _title(key: str, race: RaceOf) -> str:
+    return MODELS[race.model].title + (" in float16" if key.startswith("half-") else "")
+
+
 #: key -> title and how it is measured
 PARTS: dict[str, tuple[str, Callable[[Settings], Answer]]] = {
-    **{k: (MODELS[race.model].title, functools.partial(_race, race)) for k, race in RACES.items()},
+    **{k: (_title(k, race), functools.partial(_race, race)) for k, race in RACES.items()},
     "accuracy": ("Accuracy", lambda settings: Answer(accuracy(settings), list(NOTES))),
 }
 

@@ -45,7 +45,7 @@ class Contender:
         title: for the table.
         runtime: "tvm_ext", "onnxruntime" or "openvino".
         model: an ONNX file.
-        precision: "f32", "bf16" or "int8".
+        precision: "f32", "f16", "bf16" or "int8".
         options: more compile options, of ours.
     """
 

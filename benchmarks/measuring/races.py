@@ -17,6 +17,7 @@ from benchmarks.common.results import say
 from benchmarks.common.rows import Row
 from benchmarks.measuring.contest import Contender, Standing, contest
 from benchmarks.measuring.reasons import explained
+from benchmarks.models.half import half
 from benchmarks.models.models import MODELS, outputs_of
 from benchmarks.models.quantized import quantized
 from benchmarks.pages.answers import Answer, contenders_table, details
@@ -131,6 +132,16 @@ def quantized_too(
     return found
 
 
+def half_too(key: str, folder: pathlib.Path) -> list[Contender]:
+    """A float32 model, and the same in float16: ours and onnxruntime, each in both."""
+    path = half(key, folder)
+    return [
+        Contender("f16", "ours, float16", "tvm_ext", path, "f16"),
+        Contender("onnxruntime-f16", "onnxruntime, float16", "onnxruntime", path, "f16"),
+        *float32(key, folder),
+    ]
+
+
 _OPENVINO = ("openvino-uint8", "openvino-int8")
 _INT8 = (
     Bar("int8 / OpenVINO int8, the faster of the two", "tvm_ext-uint8", _OPENVINO, 1.0),
@@ -151,9 +162,17 @@ _BF16 = {
     "pp-ocr-rec": ("pp-ocr-rec", 1.0),
     "matmul": ("matmul-512-weights", 0.9),
 }
+_HALF = (
+    Bar("float16 / f32, ours", "f16", ("f32",), 1.05),
+    Bar("float16 / onnxruntime float16", "f16", ("onnxruntime-f16",), 0.5),
+)
 RACES = {
     "resnet18": RaceOf("resnet18", quantized_too, (_bf16(0.9), *_INT8)),
     **{part: RaceOf(key, floats, (_bf16(bar),)) for part, (key, bar) in _BF16.items()},
+    **{
+        f"half-{key}": RaceOf(key, half_too, _HALF)
+        for key in ("resnet18", "mobilenet-v2", "minilm")
+    },
 }
 
 

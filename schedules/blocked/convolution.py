@@ -80,6 +80,11 @@ def image_in_use(group: Group, data: Param) -> tuple[Any, Any]:
     return group.extent(data, 2), group.extent(data, 3)
 
 
+def images_vary(group: Group) -> bool:
+    """Whether how many images there are, or their sizes, are known at run time."""
+    return any(not isinstance(group.extent(None, axis), int) for axis in (0, 2, 3))
+
+
 def channel_lanes(channels: int, machine: Machine) -> int:
     """Lanes of a block of channels: the machine's, or half of them where that computes a fifth less."""
     lanes, half = machine.lanes, machine.lanes // 2

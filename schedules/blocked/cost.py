@@ -38,11 +38,12 @@ def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
 
 def tile_space(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
     """The knobs of :func:`space` but the threads."""
+    rows = [problem.pixels // problem.row] if problem.free else []
     chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
     return {
         "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
         "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
-        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads) if t <= problem.pixels}),
+        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads, *rows) if t <= problem.pixels}),
         "chunk": sorted(set(chunks)),
     }
 
@@ -122,12 +123,12 @@ def copies_own(problem: Problem, config: Config, machine: Machine) -> bool:
     """Whether each thread pads the image that it reads, instead of a share of all: nobody waits, and it is near.
 
     It is its own image, or its own rows, or all of one that fits into its caches. Where rows of taps are left out, rows
-    are counted from the image's first.
+    are counted from the image's first. Where there may be an image alone, threads share its outputs, and its padding.
     """
     threads = config["threads"]
-    if threads == 1:
+    if threads == 1 or problem.free:
         return False
-    if problem.batch % threads == 0:
+    if problem.batch_divides(threads):
         return True
     if shares_pixels(problem, Units.of(problem, config), threads):
         return not leaves_out_padding(problem, config, machine)
@@ -159,7 +160,7 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
 
 def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
     """Bytes of input that a thread reads out of other cores' caches."""
-    if problem.batch % threads == 0 or problem.weight_sets > 1 or shares_pixels(problem, units, threads):
+    if problem.batch_divides(threads) or problem.weight_sets > 1 or shares_pixels(problem, units, threads):
         return 0.0
     return problem.input_bytes * (1 - 1 / threads)
 

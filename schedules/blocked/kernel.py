@@ -25,13 +25,13 @@ of float32.
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.recipe import Config, Machine, Match, Param, Recipe, Sharing
+from tvm_ext.core.recipe import Config, Group, Machine, Match, Param, Recipe, Sharing
 
 from ..dots.instructions import Dot
 from ..steps.loops import parallel_units, unroll_and_vectorize
@@ -57,6 +57,8 @@ from .problem import shares_pixels as shares_pixels
 #: Steps of the reduction that are unrolled; of a loop that short the branches cost. (7x7 layers with cold weights, on
 #: a Xeon: 0.81 to 0.95 of the time; 16 steps, for which LLVM takes much longer, gain no more.)
 _UNROLL = 4
+#: Where a call may have fewer pixels, so many times fewer tiles ask for all of a chunk's weights.
+_FEWER = 4
 
 LoadData = Callable[..., Any]
 """(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
@@ -222,6 +224,7 @@ def _prefetch(
     """
     (tiles, body, steps), (weight, data) = loops, names
     o, p, count = config["tile_o"], config["tile_p"], int(sch.get(tiles).extent)
+    count = -(-count // _FEWER) if problem.free else count
     words = o * problem.lanes
     if data is not None and problem.blocks > 1:
         lines = -(-p * problem.inner * 4 // LINE_BYTES)
@@ -232,7 +235,7 @@ def _prefetch(
         spread = int(sch.get(steps).extent) * count
         if math.prod(problem.taps) == 1 and lines % spread == 0:
             body, lines = steps, lines // spread * count
-        sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
+        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
@@ -259,19 +262,23 @@ B = TypeVar("B", bound=BlockedMatch)
 
 
 def ends_with_rows(problem: Problem, row: int, config: Config) -> bool:
-    """Whether tiles, and what a thread has of the pixels, begin where rows do, and no partial sums of all are kept.
+    """Whether tiles, and what a thread has of the pixels, begin where rows do.
 
     Args:
         row: pixels of a row whose length is known at run time.
     """
     share = problem.pixels // config["parts"]
-    whole = row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
-    return whole and config["chunk"] == problem.blocks
+    return row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
 
 
 def padded_image(problem: Problem, config: Config, machine: Machine) -> str | None:
     """The `image` of :func:`schedule_tiles`: the stage of :func:`.convolution.padded`, if its rows are left out."""
     return "pad" if leaves_out_padding(problem, config, machine) else None
+
+
+def _extents(group: Group) -> list[Any]:
+    """Run-time extents of the result, two at least."""
+    return [1, *(group.extent(None, axis) for axis in range(len(group.shape)))]
 
 
 class BlockedRecipe(Recipe[B]):
@@ -284,15 +291,23 @@ class BlockedRecipe(Recipe[B]):
         return dict(default(match.problem, machine))
 
     def cuts(self, match: B, config: Config) -> bool:
-        """Of rows of run-time length, tiles and what a thread has of the image begin where rows do; no partial sums of
-        all pixels are kept."""
-        row, group = match.problem.row, match.group
-        if row == match.problem.pixels or isinstance(group.extent(None, len(group.shape) - 1), int):
+        """Of rows of run-time length, tiles and what a thread has of the image begin where rows do. Where the number of
+        rows is known at run time, threads share single rows, or none: of larger parts the last is what is left."""
+        row, pixels, (*_, rows, columns) = match.problem.row, match.problem.pixels, _extents(match.group)
+        if row < pixels and config["parts"] not in (1, pixels // row) and not isinstance(rows, int):
+            return False
+        if row == pixels or isinstance(columns, int):
             return True
         return ends_with_rows(match.problem, row, config)
 
     def cost(self, match: B, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)
+
+    def cost_cut(self, match: B, config: Config, machine: Machine) -> float:
+        """Rows of pixels are computed in whole tiles."""
+        p = match.problem
+        row = p.row if p.row == p.pixels else -(-p.row // config["tile_p"]) * config["tile_p"]
+        return cost(replace(p, pixels=p.pixels // p.row * row, row=row, free=True), config, machine)
 
     def sharing(self, match: B, config: Config, machine: Machine) -> Sharing:
         return Units.of(match.problem, config).sharing(match.problem, config["threads"])

@@ -40,6 +40,8 @@ class MatmulRecipe(blocked.BlockedRecipe[blocked.B]):
         axes = [axis for axis in range(len(group.shape) - 1) if not isinstance(group.extent(None, axis), int)]
         if not axes or problem.pixels == group.shape[-2]:  # the rows are one dimension
             return True
+        if config["chunk"] < problem.blocks:  # partial sums of all rows of the bounds leave L2
+            return False
         return blocked.ends_with_rows(problem, math.prod(group.shape[axes[-1] : -1]), config)
 
 

@@ -48,18 +48,22 @@ def prefetch(buffer: Any, index: Sequence[Any], locality: int = INTO_L2) -> Any:
     return tirx.call_intrin("void", "tirx.prefetch", address, _READ, locality, _DATA)
 
 
-def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, lines: int, passing: bool) -> None:
+def sprinkle(
+    sch: Schedule, tiles: tuple[Any, int], body: Any, weight: str, ahead: int, lines: int, passing: bool
+) -> None:
     """Annotate a reduction so that it prefetches its weights a chunk ahead.
 
     Args:
-        tiles: the loop over the register tiles of a chunk, which all read the same panel of weights.
+        tiles: the loop over the register tiles of a chunk, which all read the same panel of weights; and how many of
+            them ask for all of it.
         body: a loop of the reduction inside it; each of its iterations reads `lines` cache lines of the panel.
         weight: name of the buffer.
         ahead: elements of the weight from a chunk to the next one.
         passing: whether no cache keeps the weight from one call to the next.
     """
-    share = -(-lines // int(sch.get(tiles).extent))
-    sch.annotate(tiles, SHARED_BY, 1)
+    loop, count = tiles
+    share = -(-lines // count)
+    sch.annotate(loop, SHARED_BY, 1)
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 

@@ -51,6 +51,7 @@ class Problem:
         word: bytes of a step of a weight in memory: 4, or 2 of numbers that are widened as they are read.
         tap_rows: the rows that the taps of a convolution read, if the kernel leaves out those of the padding.
         image: pixels of an image that its taps read; 0 for as many as there are output pixels.
+        free: whether batch and pixels are the most that there may be: a call may have fewer, and one image alone.
     """
 
     batch: int
@@ -68,6 +69,7 @@ class Problem:
     word: int = 4
     tap_rows: TapRows | None = None
     image: int = 0
+    free: bool = False
 
     @property
     def output_blocks(self) -> int:
@@ -101,6 +103,10 @@ class Problem:
     def products_bytes(self) -> int:
         """Of inputs and results of all problems of the batch, if the inputs are a transform's."""
         return 4 * self.batch * self.pixels * (self.steps + self.output_blocks * self.lanes)
+
+    def batch_divides(self, threads: int) -> bool:
+        """Whether each of so many threads has as many problems of the batch as the others."""
+        return not self.free and self.batch % threads == 0
 
     def inside(self, tile_p: int) -> float:
         """The share of rows of taps that read the image, in tiles of so many pixels."""
@@ -174,7 +180,7 @@ def shares_pixels(problem: Problem, units: Units, threads: int) -> bool:
     (:func:`..steps.loops.parallel_image`); else each reads its own weights and all pixels, most of them out of another
     core's cache. A configuration decides by the parts it cuts the pixels in.
     """
-    alone = problem.batch % threads > 0 and problem.weight_sets == 1
+    alone = not problem.batch_divides(threads) and problem.weight_sets == 1
     return threads > 1 and alone and units.outer_p % threads == 0
 
 

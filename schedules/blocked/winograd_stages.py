@@ -151,7 +151,7 @@ class Tiling:
         blocks, inner = (1, p.blocks * p.inner * phases) if self.planar else (p.blocks * phases, p.inner)
         return blocked.Problem(
             self.products, p.outputs, self.pixels, self.pixels, blocks, (1, 1), inner, p.lanes, self.products,
-            dict(match.levels)[self.transform.m], p.prefetched,
+            dict(match.levels)[self.transform.m], p.prefetched, free=p.free,
         )  # fmt: skip
 
     def vectors(self, problem: blocked.Problem) -> float:

@@ -149,4 +149,4 @@ def _pixel_bytes(match: DotImageMatch) -> int:
 def _shared_out(match: DotImageMatch, config: Config) -> bool:
     """Whether threads read different images, or different rows of one."""
     problem, threads = match.problem, config["threads"]
-    return problem.batch % threads == 0 or blocked.shares_pixels(problem, blocked.Units.of(problem, config), threads)
+    return problem.batch_divides(threads) or blocked.shares_pixels(problem, blocked.Units.of(problem, config), threads)

@@ -111,6 +111,11 @@ class Recipe(abc.ABC, Generic[M]):
         """
         return vector_seconds(self.work(match, machine).operations, machine, self.sharing(match, config, machine))
 
+    def cost_cut(self, match: M, config: Config, machine: Machine) -> float:
+        """Estimated seconds of a kernel that was scheduled for other sizes and whose loops are cut to those of a match;
+        infinite where that is not known. Here, those of :meth:`cost`."""
+        return self.cost(match, config, machine)
+
     def layouts(self, match: M, config: Config, offered: Sequence[Layout]) -> Layouts:
         """Layouts the kernel reads and writes; `offered` are those the inputs have already. Here, all are plain."""
         return Layouts.plain(match.group)

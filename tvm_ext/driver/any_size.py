@@ -24,7 +24,7 @@ from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
 from .lowest import LEAST, place_text, probe_near, unlike, unlike_outputs, with_windows
-from .probes import moved, plans_of, probes_of
+from .probes import common_sizes, moved, plans_of, probes_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -347,16 +347,13 @@ class _Lowering:
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""
-        from ..core.graph.relax_graph import iter_groups
-        from ..core.group import Group
         from ..passes.lowering.choose_recipes import ChooseRecipes
         from ..passes.sizes.choose_for_sizes import ChooseForSizes
         from ..passes.sizes.share_layouts import ShareLayouts
 
-        known = {gvar.name_hint: Group(gvar.name_hint, function) for gvar, function in iter_groups(programs[-1].mod)}
-        small = {name: known[names[-1]] for name, names in groups.items() if names[-1] in known}
         first, ctx = programs[0], programs[0].ctx
-        first = replace(first, mod=ChooseForSizes(small)(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
+        chosen = ChooseForSizes(common_sizes(self._symbols))(ChooseRecipes()(first.mod, ctx).mod, ctx)
+        first = replace(first, mod=chosen.mod)
         if self._stored is not None:
             first = replace(first, mod=ShareLayouts(self._stored)(first.mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):

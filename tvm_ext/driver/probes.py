@@ -16,6 +16,8 @@ _PARTS = ((0.55, 0.39, 0.81), (0.39, 0.68, 0.3), (0.07, 0.09, 0.11))
 #: The same where the largest size is below `_FEW`; below `_FEWER` sizes are beyond it: nothing runs at them.
 _PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
 _ODD, _FEWER = (37, 53, 2), 5
+#: Where sizes lie, on a logarithmic scale from the least to the largest, at which plans are compared.
+_COMMON = (0.9, 0.75, 0.6)
 #: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
 #: next dimension does. No program is planned at fewer than `_LEAST`.
 _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
@@ -93,6 +95,18 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
             taken.add(probe[symbol.name])
         probes.append(probe)
     return tuple(probes)
+
+
+def common_sizes(symbols: Sequence[Symbol]) -> list[dict[str, int]]:
+    """Sizes beside the bounds at which plans are compared: of few (a batch) the least, of others some between the least
+    and the largest."""
+    return [{s.name: s.least if s.high < _FEW else _between(s, part) for s in symbols} for part in _COMMON]
+
+
+def _between(symbol: Symbol, part: float) -> int:
+    """A size whose logarithm lies at a part of the way from that of the least to that of the largest."""
+    size = symbol.high**part * max(symbol.low, 1) ** (1 - part)
+    return -(-round(size) // symbol.multiple) * symbol.multiple
 
 
 def _size_of(largest: int, number: int, place: int) -> int:

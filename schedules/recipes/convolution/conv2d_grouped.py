@@ -28,6 +28,7 @@ from ...blocked.convolution import (
     convolution_of,
     image_kernel,
     image_layouts,
+    images_vary,
     padded,
     schedule_image,
     schedule_padding,
@@ -110,6 +111,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         problem = blocked.Problem(
             window.images * merged, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, machine.lanes,
             weights_in=group.weights_in, tap_rows=tap_rows(window), image=window.pixels_read,
+            free=images_vary(group),
         )  # fmt: skip
         return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 

@@ -156,6 +156,15 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         extra = _transform_seconds(tiling, problem, config, machine)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
+    def cost_cut(self, match: WinogradMatch, config: Config, machine: Machine) -> float:
+        """Rows of tiles are computed in whole register tiles; threads need not have as many units each."""
+        tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
+        tiling = replace(tiling, columns=-(-tiling.columns // config["tile_p"]) * config["tile_p"])
+        problem, apart = tiling.problem(match), config["rows"] > 0
+        units = -(-tiling.units // threads) * threads if apart else tiling.units
+        extra = _transform_seconds(tiling, problem, config, machine)
+        return extra + blocked.cost(problem, config, machine, units=units, apart=apart)
+
     def sharing(self, match: WinogradMatch, config: Config, machine: Machine) -> Sharing:
         """Tiles by blocks of outputs; what a tile reaches beyond the image is part of the algorithm."""
         tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]

@@ -305,3 +305,14 @@ def test_a_buffer_that_the_loop_does_not_read_is_an_error() -> None:
     (loop, *_) = [each for each in loops_of(one.function) if LINES in each.annotations]
     with pytest.raises(AssertionError, match="p9"):
         prefetches._first_load(loop, "p9")
+
+
+def test_tiles_are_numbered_through_the_rows_that_they_were_split_in() -> None:
+    """Else each row would ask for the same lines again, and for no others."""
+    row, tile, count = (tirx.Var(name, "int32") for name in ("row", "tile", "count"))
+    body: Any = tirx.Evaluate(tirx.const(0, "int32"))
+    for var, extent in ((tile, count), (row, tirx.const(5, "int32"))):
+        body = tirx.For(var, tirx.const(0, "int32"), extent, tirx.ForKind.SERIAL, body, None, {SHARED_BY: 1})
+    numbers = prefetches.numbers_of(body)
+    assert numbers[row].same_as(row)
+    assert tvm_ffi.structural_equal(numbers[tile], row * count + tile)

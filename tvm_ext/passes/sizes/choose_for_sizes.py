@@ -1,63 +1,117 @@
-"""Configurations for sizes that a program runs at: of those nearly the best at the bounds, the best at a small one.
+"""Recipes and configurations for the sizes that a program runs at: those of least time over the bounds and others.
 
-dense, 4096 rows: 9.0 ms with rows shared among threads, 9.1 ms with columns;  105 rows: 0.31 and 0.24 ms   ->   columns
+conv2d 512 -> 512, 4 x 12 x 12 at the bounds: Winograd 1.0 ms, direct 4.8 ms; 1 x 7 x 7: 1.0 and 0.5 ms;
+1 x 4 x 4: 1.0 and 0.3 ms   ->   direct
 """
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from tvm.ir import IRModule
+from tvm import relax
+from tvm.ir import Call, IRModule
 
-from tvm_ext.core.group import CONFIG, Group
+from tvm_ext.core.graph.relax_graph import iter_groups, shape_of, with_functions
+from tvm_ext.core.group import CONFIG, RECIPE, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
-from tvm_ext.core.recipe import Config, Miss, config_text
+from tvm_ext.core.recipe import Config, Match, Miss, Recipe, config_text
+from tvm_ext.core.sizes import EXTENTS, evaluate
 
-#: What a configuration may take at the bounds, of the best one's time there.
-_NEARLY = 1.1
+from ..lowering.choose_recipes import Matches, allowed_matches
+
+#: Configurations of a recipe that are compared: those of least time at the bounds.
+_POINTS = 128
 
 
 class ChooseForSizes(Pass):
-    """Other configurations for plans that were chosen by estimate at the bounds.
+    """Other plans for groups of run-time extents that were planned by estimate at the bounds.
 
     Args:
-        small: group -> the same group at a small size.
+        sizes: of the symbols, by name: those beside the bounds that plans are compared at.
     """
 
     name = "choose-for-sizes"
 
-    def __init__(self, small: Mapping[str, Group]) -> None:
-        self._small = small
+    def __init__(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        self._sizes = sizes
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        fired, out = [], IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for name, plan in ctx.plans.items():
-            if plan.choice.get("by") != "estimate" or name not in self._small:
+        fired, chosen = [], {}
+        for gvar, function in iter_groups(mod):
+            name = gvar.name_hint
+            plan = ctx.plans.get(name)
+            if plan is None or plan.choice.get("by") != "estimate" or plan.match.group.extents is None:
                 continue
-            better = _for_both(plan, self._small[name], ctx.machine)
-            if better is None:
+            better = best_over(plan, allowed_matches(plan.match.group, ctx), self._sizes, ctx.machine)
+            if better is plan:
                 continue
             ctx.plans[name] = better
-            gvar = mod.get_global_var(name)
-            out.update_func(gvar, mod[gvar].with_attr(CONFIG, config_text(better.config)))
-            fired.append(Event(name, f"{config_text(better.config)} where {config_text(plan.config)} is best"))
-        return PassResult(out, tuple(fired))
+            text = config_text(better.config)
+            chosen[name] = function.with_attr({RECIPE: better.recipe.name, CONFIG: text})
+            before = f"{plan.recipe.name} {config_text(plan.config)}"
+            fired.append(Event(name, f"{better.recipe.name} {text} where {before} is best at the bounds"))
+        return PassResult(with_functions(mod, chosen), tuple(fired))
 
 
-def _for_both(plan: Plan, group: Group, machine: Machine) -> Plan | None:
-    """The plan with the configuration of least cost at both sizes; None if it has it, or has no match at the other."""
-    recipe, match = plan.recipe, plan.recipe.match(group, machine)
-    if isinstance(match, Miss):
+def best_over(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine) -> Plan:
+    """The plan of least time over the bounds and all sizes, each as a multiple of the least time there; the same object
+    if that is this one, or if nothing is known of other sizes."""
+    plans = []
+    for recipe, match in options:
+        points = heapq.nsmallest(_POINTS, recipe.costs_of_any_size(match, machine), key=lambda point: point[1])
+        plans += [replace(plan, recipe=recipe, match=match, config=dict(c), cost=cost) for c, cost in points]
+    times = [[plan.cost, *(p.cost for p in plans)]]
+    for group in filter(None, (group_at(plan.match.group, size) for size in sizes)):
+        found = {r.name: r.match(group, machine) for r in {p.recipe for p in (plan, *plans)}}
+        costs = [_seconds(p.recipe, found[p.recipe.name], p.config, machine) for p in (plan, *plans)]
+        if math.isfinite(min(costs)):
+            times.append(costs)
+    if len(times) == 1:
+        return plan
+    least = [min(row) for row in times]
+    relative = [sum(t / b for t, b in zip(column, least, strict=True)) for column in zip(*times, strict=True)]
+    best = min(range(len(relative)), key=relative.__getitem__)
+    return (plan, *plans)[best]
+
+
+def _seconds(recipe: Recipe[Any], match: Match | Miss, config: Config, machine: Machine) -> float:
+    return math.inf if isinstance(match, Miss) else recipe.cost_cut(match, config, machine)
+
+
+def group_at(group: Group, sizes: Mapping[str, int]) -> Group | None:
+    """A group of run-time extents as a static one of given sizes; None if its operations state shapes of the bounds."""
+    assert group.extents is not None
+    shapes = [[evaluate(dim, sizes) for dim in extents] for extents in group.extents]
+    params = [
+        relax.Var(param.var.name, relax.TensorType(shape, param.dtype))
+        for shape, param in zip(shapes, group.params, strict=False)
+    ]
+    builder = relax.BlockBuilder()
+    now: dict[Any, Any] = {param.var: var for param, var in zip(group.params, params, strict=True)}
+    bindings = []
+    for binding in group.bindings:
+        try:
+            value = builder.normalize(_with_operands(binding.value, now))
+        except Exception:  # TVM's inference of types raises what it likes
+            return None
+        now[binding.var] = relax.Var(binding.var.name, value.ty)
+        bindings.append(relax.VarBinding(now[binding.var], value))
+    result = now[group.result]
+    if shape_of(result) != tuple(shapes[-1]):
         return None
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
+    attrs = {key: value for key, value in group.function.attrs.items() if key != EXTENTS}
+    return Group(group.name, relax.Function(params, body, result.ty).with_attr(attrs))
 
-    def small(config: Config) -> float:
-        return recipe.cost(match, config, machine)
 
-    near = [p for p in recipe.costs_of_any_size(plan.match, machine) if p[1] <= _NEARLY * plan.cost]
-    least = min((small(config) for config, _ in near), default=math.inf)
-    if not 0 < least < math.inf:
-        return None
-    config, cost = min(near, key=lambda one: one[1] / plan.cost + small(one[0]) / least)
-    return None if config == plan.config else replace(plan, config=config, cost=cost)
+def _with_operands(value: Any, now: Mapping[Any, Any]) -> Any:
+    """An expression that reads other variables."""
+    if isinstance(value, Call):
+        return Call(value.op, [_with_operands(a, now) for a in value.args], value.attrs, value.ty_args)
+    if isinstance(value, relax.Tuple):
+        return relax.Tuple([_with_operands(field, now) for field in value.fields])
+    return now.get(value, value) if isinstance(value, relax.Var) else value

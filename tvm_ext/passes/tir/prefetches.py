@@ -32,10 +32,12 @@ def insert() -> tvm.transform.Pass:
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
         passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else INTO_L2
 
+        numbers = numbers_of(function.body)
+
         def shared(tiles: tirx.For) -> tirx.For:
             if SHARED_BY not in tiles.annotations:
                 return tiles
-            share = tiles.loop_var if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
+            share = numbers[tiles.loop_var] if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
             lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
             return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
@@ -43,6 +45,25 @@ def insert() -> tvm.transform.Pass:
         return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.InsertPrefetches")
+
+
+def numbers_of(body: Any) -> dict[Any, Any]:
+    """Variable of a loop that shares lines -> how many tiles came before, also in loops around it: the pass `cut-loops`
+    makes rows, and tiles of a row, of a loop over tiles."""
+    numbers: dict[Any, Any] = {}
+
+    def outer(loop: tirx.For) -> None:
+        if SHARED_BY in loop.annotations:
+            number = numbers.setdefault(loop.loop_var, loop.loop_var)
+
+            def inner(each: tirx.For) -> None:
+                if SHARED_BY in each.annotations:
+                    numbers[each.loop_var] = number * each.extent + each.loop_var
+
+            tvm_ffi.structural_walk(loop.body, (tirx.For, inner))
+
+    tvm_ffi.structural_walk(body, (tirx.For, outer), order="pre")
+    return numbers
 
 
 def _mcpu(function: tirx.PrimFunc) -> str:

@@ -1,6 +1,8 @@
 """Convolutions of images whose height and width are known at run time, against float64."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,10 @@ import pytest
 from tvm import relax, tirx
 
 from tvm_ext.core.graph.nodes import nodes_of
+from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
+from tvm_ext.schedules.blocked import kernel as blocked
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
@@ -19,7 +23,7 @@ from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 
 from ...any_size import AnySize, each_size, symbols, with_extents
 from ...convolutions import grouped_reference, transposed_reference
-from ...kernels import ROUNDOFF, random
+from ...kernels import ROUNDOFF, matched, random
 from ...narrow import TYPES, assert_exact, needs
 from .test_conv2d_dot import Case, make, offered_to
 from .test_conv2d_nchwc import conv_group
@@ -86,6 +90,52 @@ def test_agrees_with_float64(case: str, case_machine: Machine, rng: np.random.Ge
         got = kernel(size, exact.shape, data, weight, bias)
         bound = (w[1] * math.prod(w[2:]) * 4 + 4) * wrong * (magnitude + abs(bias))
         assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), size
+
+
+#: Of :func:`layer_of_any_size`: partial sums between chunks, and single rows as what threads share.
+SHARED_ROWS = [
+    {"tile_o": 2, "tile_p": 4, "parts": 1, "chunk": 1},
+    {"tile_o": 2, "tile_p": 4, "parts": 6, "chunk": 3},
+    {"tile_o": 1, "tile_p": 2, "parts": 6, "chunk": 1},
+]
+
+
+def layer_of_any_size(machine: Machine) -> Group:
+    """A direct convolution of up to 2 images of 6 rows and 4 columns, of 3 blocks of channels."""
+    (n, h, w), blocks = symbols("NHW"), 3 * machine.lanes
+    weight = (2 * machine.lanes, blocks, 3, 3)
+    group = conv_group((2, blocks, 6, 4), weight, strides=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1))
+    out = weight[0]
+    return with_extents(group, (n, blocks, h, w), weight, (1, out, 1, 1), (n, out, h, w))
+
+
+@pytest.mark.parametrize("knobs", SHARED_ROWS)
+def test_partial_sums_and_single_rows(knobs: Mapping[str, int], rng: np.random.Generator) -> None:
+    machine = Machine.detect(None, 2)
+    group = layer_of_any_size(machine)
+    config = {**knobs, "threads": 2}
+    assert Conv2dNCHWc().cuts(matched(Conv2dNCHWc(), group, machine), config)
+    kernel = AnySize(Conv2dNCHWc(), group, machine, config)
+    weight, bias = random(rng, *group.params[1].shape), random(rng, *group.params[2].shape)
+    attrs = {"strides": (1, 1), "padding": (1, 1, 1, 1), "dilation": (1, 1)}
+    for size in each_size(N={1, 2}, H={1, 5, 6}, W={1, 3, 4}):
+        data = random(rng, size["N"], weight.shape[1], size["H"], size["W"])
+        exact, magnitude = (_reference(False, a, b, attrs) for a, b in ((data, weight), (abs(data), abs(weight))))
+        bound = (9 * weight.shape[1] + 4) * ROUNDOFF * (magnitude + abs(bias))
+        got = kernel(size, exact.shape, data, weight, bias)
+        assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), size
+
+
+def test_an_image_alone_is_shared() -> None:
+    """Of a batch of run-time length no thread has whole images: its padding is shared before its outputs are."""
+    machine = Machine.detect(None, 2)
+    match = matched(Conv2dNCHWc(), layer_of_any_size(machine), machine)
+    config = {**SHARED_ROWS[0], "threads": 2}
+    assert match.problem.free and not match.problem.batch_divides(2)
+    assert not blocked.copies_own(match.problem, config, machine)
+    assert blocked.copies_own(replace(match.problem, free=False), config, machine)
+    larger = {**config, "parts": 2}
+    assert not Conv2dNCHWc().cuts(match, larger), "the second half may have no row"
 
 
 def test_one_nest_writes_all_that_stands_behind_an_image() -> None:

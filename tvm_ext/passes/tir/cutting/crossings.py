@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import tirx
 
 from ....core.graph.nodes import nodes_by_kind
+from ....schedules.blocked.prefetch import SHARED_BY
 from .affine import Affine, Arithmetic, Extents
 from .normal import shareable
 from .shares import SHARED, THREADS
@@ -142,6 +143,7 @@ def _rows(
     digits: list[tirx.For] = []
     shared = {SHARED: int(loop.annotations.get(SHARED, is_kind(loop, PARALLEL)))} if free else {}
     rest = {k: v for k, v in loop.annotations.items() if k != THREADS}
+    shared |= {k: v for k, v in rest.items() if k == SHARED_BY}
 
     def add(name: str, size: int, count: Any, annotations: Any) -> Any:
         digit = tirx.Var(f"{var.name}_{name}", dtype)

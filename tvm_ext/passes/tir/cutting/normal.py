@@ -17,6 +17,7 @@ from tvm.ir import Call, Var
 from tvm.ir.expr import TensorLoad
 
 from ....core.graph.nodes import nodes_by_kind, nodes_of
+from ....schedules.blocked.prefetch import SHARED_BY
 from .affine import Affine, Arithmetic, Extents, sums_of, unwrapped, variables_of
 from .shares import SHARED, THREADS
 from .statements import (
@@ -127,7 +128,7 @@ def _digits(loop: tirx.For, divisors: list[int], arithmetic: Arithmetic) -> tupl
         arithmetic.bind(digit, size)
         value = value + digit * scale
         first, last = number == 0, number == len(scales) - 1
-        annotations = {k: v for k, v in loop.annotations.items() if last or k in (THREADS, SHARED)}
+        annotations = {k: v for k, v in loop.annotations.items() if last or k in (THREADS, SHARED, SHARED_BY)}
         if is_kind(loop, PARALLEL) and first:
             annotations[THREADS] = annotations.get(THREADS, loop.extent)
         elif not first:
