@@ -17,9 +17,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 9825, "byoc.testing": 1100, "cli": 2275, "core": 5925, "driver": 5200,
-    "frontend": 14150, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12100, "precision": 550,
-    "quantization": 1400, "rates": 1025, "runtime": 6150, "schedules": 11650, "tuning": 7075, "verification": 2750,
-    "benchmarks": 8700, "tests": 69050,
+    "frontend": 14275, "inspection": 4600, "ops": 1575, "ops.scalars": 940, "passes": 12100, "precision": 550,
+    "quantization": 1400, "rates": 1025, "runtime": 6200, "schedules": 11650, "tuning": 7075, "verification": 2750,
+    "benchmarks": 8700, "tests": 69175,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
