@@ -216,7 +216,8 @@ def modules_say_what_they_are(source: Source) -> Iterator[str]:
 
 
 def inits_only_reexport(source: Source) -> Iterator[str]:
-    if not source.is_init or not source.is_library or source.module in ("tvm_ext", "tvm_ext.cli"):
+    lazy = ("tvm_ext", "tvm_ext.cli", "tvm_ext.frontend.zoo")  # what users import names from, and most need few of
+    if not source.is_init or not source.is_library or source.module in lazy:
         return
     for node in source.tree.body:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

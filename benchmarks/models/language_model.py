@@ -64,7 +64,7 @@ def _rows(path: pathlib.Path, threads: int, small: bool, folder: pathlib.Path) -
     def first_token() -> None:
         nonlocal compiled
         compiled = tvm_ext.compile(
-            tvm_ext.zoo.gguf(path, capacity, cache=_CACHE), dims={"S": (1, prompt)},
+            tvm_ext.zoo.GGUFModel(path, capacity, cache=_CACHE), dims={"S": (1, prompt)},
             specialize={"S": (1,)}, state="auto", threads=threads,
         )  # fmt: skip
         next(tvm_ext.generate(compiled, [1, 2, 3]))

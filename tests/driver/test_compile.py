@@ -21,6 +21,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.driver import compile as driver
 from tvm_ext.driver.cache import CacheWarning
 from tvm_ext.frontend import zoo
+from tvm_ext.frontend.reading.reader import Deferred
 from tvm_ext.runtime.cpu import why_not_here
 
 from ..onnx_graphs import model, node, random, value
@@ -79,6 +80,28 @@ def test_a_cache_hit_imports_no_compiler(cache: Path) -> None:
     )
     command = [sys.executable, "-c", code]
     assert [subprocess.check_output(command, cwd=ROOT, text=True) for _ in range(2)] == ["True", "False"]
+
+
+class _Later(Deferred):
+    name = "later"
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def sha256(self) -> str:
+        return "a" * 64
+
+    def make(self) -> onnx.ModelProto:
+        self.made += 1
+        return small()
+
+
+def test_a_cache_hit_makes_no_model_that_is_made_later(cache: Path) -> None:
+    later = _Later()
+    results = [tvm_ext.compile(later).run(X)["y"] for _ in range(2)]
+    assert later.made == 1 and np.array_equal(*results)
+    tvm_ext.compile(later, cache=False)
+    assert later.made == 2
 
 
 def test_a_model_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

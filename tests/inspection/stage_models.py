@@ -79,6 +79,6 @@ def quantized() -> onnx.ModelProto:
 
 def encoder() -> onnx.ModelProto:
     """One layer of BERT, small."""
-    from tvm_ext.frontend.zoo.bert import bert
+    from tvm_ext.frontend.zoo import bert
 
     return bert(layers=1, hidden=24, heads=2, sequence=5, intermediate=40, mask=True)

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     Sampling(**drawn)
     for name in CALLS:
         check_whole(name, getattr(args, name))
-    check_whole("sequences", args.sequences, 1)
+    for name in ("sequences", "capacity"):
+        check_whole(name, getattr(args, name), 1)
     options = {"state": "auto", **compile_options(args)}
     messages: _Messages = [{"role": "system", "content": args.system}] if args.system else []
     several = len(args.prompt) > 1
@@ -68,7 +69,10 @@ def run(args: argparse.Namespace) -> int:
     with Progress(f"compiling {args.model}"):
         dialogue = zoo.Dialogue(args.model)
         texts = [dialogue.tokens([*messages, _of_user(text)]) for text in args.prompt or [""]]
-        compiled, capacity = _compiled(args, options, max(map(len, texts)))
+        capacity = min(args.capacity, dialogue.context or args.capacity)
+        if (longest := max(map(len, texts))) > capacity:
+            raise InputError(f"{longest} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
+        compiled = _compiled(args, options)
         drawn["draft"] = _draft(args, options) if args.draft else None
     drawn["stop"] = (*dialogue.ends, *args.stop)
     if several:
@@ -77,28 +81,19 @@ def run(args: argparse.Namespace) -> int:
     return _talk(args, compiled, dialogue, messages, {**drawn, "capacity": capacity})
 
 
-def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -> tuple[Any, int]:
-    """The model, and how many tokens a talk may have; what is wrong is told before the compile.
-
-    Raises:
-        InputError: a prompt of `longest` tokens does not fit.
-    """
+def _compiled(args: argparse.Namespace, options: dict[str, Any]) -> Any:
+    """The model, for one talk or for several at once."""
     from .. import compile as compile_model
     from .. import zoo
 
     count = min(args.sequences, len(args.prompt)) if len(args.prompt) > 1 else 0
     of_model = {**{name: getattr(args, name) for name in MODEL}, "sequences": count}
-    model = zoo.gguf(args.model, every=bool(args.speculate and not count), **of_model)
-    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
-    past = shapes["past_key_values.0.key"]
-    capacity = past[1] * shapes["block_table"][1] if count else past[2]
-    if longest > capacity:
-        raise InputError(f"{longest} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
+    model = zoo.GGUFModel(args.model, every=bool(args.speculate and not count), **of_model)
     rows = count * (1 + args.speculate)
     sizes = {"T": (1, _PIECE + rows), "R": (1, rows)} if count else {"S": (1, _PIECE + args.speculate)}
     checked = sorted({1, 1 + args.speculate})
     exact: dict[str, Any] = {"T": (1, count), "R": (1, count)} if count else {"S": checked}
-    return compile_model(model, **{"dims": sizes, "specialize": exact, **options}), capacity
+    return compile_model(model, **{"dims": sizes, "specialize": exact, **options})
 
 
 def _draft(args: argparse.Namespace, options: dict[str, Any]) -> Any:
@@ -106,7 +101,7 @@ def _draft(args: argparse.Namespace, options: dict[str, Any]) -> Any:
     from .. import PromptCache, zoo
     from .. import compile as compile_model
 
-    model = zoo.gguf(args.draft, args.capacity, exact=args.exact, cache=args.cache)
+    model = zoo.GGUFModel(args.draft, args.capacity, exact=args.exact, cache=args.cache)
     return PromptCache(compile_model(model, **{"dims": {"S": (1, _PIECE)}, "specialize": {"S": (1,)}, **options}))
 
 

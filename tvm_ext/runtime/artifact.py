@@ -14,10 +14,12 @@ import hashlib
 import os
 import stat
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
+from queue import SimpleQueue
 from typing import BinaryIO
 
 import numpy as np
@@ -166,8 +168,8 @@ def read_artifact(path: str | os.PathLike[str]) -> Artifact:
             that this CPU lacks.
     """
     path = path_of(path, ArtifactError, "the artifact's path")
-    data = _read(path)
-    layout = _checked_layout(data, path)
+    data, digest = _read(path)
+    layout = _checked_layout(data, digest, path)
     view = data.data
     try:
         metadata = Metadata.from_json(bytes(view[layout.metadata : layout.metadata + layout.metadata_bytes]))
@@ -207,8 +209,9 @@ def _opened(path: str) -> BufferedReader:
     return file
 
 
-def _read(path: str) -> np.ndarray:
-    """The file in a 64-byte aligned, writable buffer; a foreign one is refused before the whole of it is read."""
+def _read(path: str) -> tuple[np.ndarray, bytes]:
+    """The file in a 64-byte aligned, writable buffer, and its SHA-256; a foreign one is refused before the whole of it
+    is read."""
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - _FOOTER.size))
@@ -216,10 +219,33 @@ def _read(path: str) -> np.ndarray:
             file.seek(0)
             raise _not_an_artifact(file, size, path)
         file.seek(0)
-        data = mapped_empty(size)
-        if file.readinto(data.data) != size:
-            raise ArtifactError(f"{path}: it was cut off while it was read")
-    return data
+        return _read_and_hashed(file, size, path)
+
+
+def _read_and_hashed(file: BufferedReader, size: int, path: str) -> tuple[np.ndarray, bytes]:
+    """So many bytes, and the SHA-256 of all but its own: a part is hashed while the next one is read.
+
+    Raises:
+        ArtifactError: there are fewer.
+    """
+    data, digest, parts = mapped_empty(size), hashlib.sha256(), SimpleQueue[memoryview | None]()
+
+    def hash_parts() -> None:
+        for part in iter(parts.get, None):
+            digest.update(part)
+
+    hashing = threading.Thread(target=hash_parts)
+    hashing.start()
+    try:
+        for start in range(0, size, _CHUNK):
+            part = data[start : start + _CHUNK]
+            if file.readinto(part.data) != part.size:
+                raise ArtifactError(f"{path}: it was cut off while it was read")
+            parts.put(data[start : min(start + _CHUNK, size - _DIGEST_BYTES)].data)
+    finally:
+        parts.put(None)
+        hashing.join()
+    return data, digest.digest()
 
 
 def _layout(footer: bytes, size: int, path: str) -> _Layout | None:
@@ -262,9 +288,8 @@ def _not_an_artifact(file: BufferedReader, size: int, path: str) -> ArtifactErro
     return ArtifactError(f"{path}: a shared library, but no artifact of tvm-ext, or one cut off after the library")
 
 
-def _checked_layout(data: np.ndarray, path: str) -> _Layout:
+def _checked_layout(data: np.ndarray, digest: bytes, path: str) -> _Layout:
     layout = _layout(data[-_FOOTER.size :].tobytes(), data.size, path)
-    digest = hashlib.sha256(data[:-_DIGEST_BYTES].data).digest()
     if layout is None or digest != data[-_DIGEST_BYTES:].tobytes():
         wrong = f"{path}: altered: its contents do not give the SHA-256 it was written with"
         raise ArtifactError(wrong, fix="copy the file again")

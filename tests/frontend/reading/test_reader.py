@@ -12,7 +12,7 @@ import pytest
 
 from tvm_ext.core.errors import ModelError
 from tvm_ext.frontend.reading import reader
-from tvm_ext.frontend.reading.reader import fingerprint, read_model
+from tvm_ext.frontend.reading.reader import Deferred, fingerprint, read_model
 
 from ..graphs import linear_model, message, relu_model
 
@@ -31,6 +31,46 @@ def test_a_path_bytes_and_a_proto_give_the_same_model(path):
     assert read_model(path).folder == path.parent
     assert read_model(path.read_bytes()).name == read_model(proto).name == "small"
     assert read_model(proto).folder is None
+
+
+class OfText(Deferred):
+    """A model whose name is that of a graph; of the text of a file."""
+
+    name = "text"
+
+    def __init__(self, path):
+        self.path, self.made = path, 0
+
+    def sha256(self):
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    def make(self):
+        self.made += 1
+        proto = linear_model()
+        proto.graph.name = self.path.read_text()
+        return proto
+
+
+def test_a_model_that_is_made_later_is_known_by_what_it_is_made_of(tmp_path):
+    later = OfText(tmp_path / "name.txt")
+    later.path.write_text("first")
+    assert fingerprint(later) == (hashlib.sha256(b"first").hexdigest(), "text") and later.made == 0
+    source = read_model(later)
+    assert (source.proto.graph.name, source.name, source.folder, later.made) == ("first", "text", None, 1)
+    assert source.sha256 == fingerprint(later)[0]
+
+
+def test_what_changes_while_a_model_is_made_of_it_is_refused(tmp_path):
+    class Changed(OfText):
+        def make(self):
+            proto = super().make()
+            self.path.write_text("second")
+            return proto
+
+    later = Changed(tmp_path / "name.txt")
+    later.path.write_text("first")
+    with pytest.raises(ModelError):
+        read_model(later)
 
 
 def test_a_proto_is_taken_as_it_is_and_never_changed():

@@ -56,11 +56,26 @@ def op_name(expr: Any) -> str:
     return str(op.name) if type(expr) is Call and type(op := expr.op) is Op else ""
 
 
-def shape_of(expr: Any) -> tuple[int, ...] | None:
-    """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
+#: Address of a type -> the type, which keeps it from being another one's, and its shape and dtype: each dimension is a
+#: call of TVM, and every pass asks about the same variables.
+_known_types: dict[int, tuple[Any, tuple[int, ...] | None, str]] = {}
+_MOST_TYPES = 1 << 15
+
+
+def _shape_and_dtype(expr: Any) -> tuple[Any, tuple[int, ...] | None, str]:
+    """The type of an expression, its static shape or None, and its dtype or ""."""
     ty = expr.ty
-    # `isinstance` takes ten times as long
-    if type(ty) is not relax.TensorType or type(shape := ty.shape) is not relax.ShapeExpr:
+    known = _known_types.get(address := ty.__chandle__()) if ty is not None else (None, None, "")
+    if known is None:
+        tensor = type(ty) is relax.TensorType  # `isinstance` takes ten times as long
+        if len(_known_types) >= _MOST_TYPES:
+            _known_types.clear()
+        known = _known_types[address] = ty, _dims_of(ty) if tensor else None, str(ty.dtype) if tensor else ""
+    return known
+
+
+def _dims_of(ty: Any) -> tuple[int, ...] | None:
+    if type(shape := ty.shape) is not relax.ShapeExpr:
         return None
     try:
         return tuple([int(d) for d in shape.values[:]])
@@ -68,15 +83,20 @@ def shape_of(expr: Any) -> tuple[int, ...] | None:
         return None
 
 
+def shape_of(expr: Any) -> tuple[int, ...] | None:
+    """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
+    return _shape_and_dtype(expr)[1]
+
+
 def static_tensor(expr: Any) -> bool:
     """Whether an expression is a tensor of known shape and dtype."""
-    return shape_of(expr) is not None and bool(dtype_of(expr))
+    _, shape, dtype = _shape_and_dtype(expr)
+    return shape is not None and bool(dtype)
 
 
 def dtype_of(expr: Any) -> str:
     """dtype of a tensor expression, such as "float32"; "" for anything else."""
-    ty = expr.ty
-    return str(ty.dtype) if type(ty) is relax.TensorType else ""
+    return _shape_and_dtype(expr)[2]
 
 
 def numpy_of(expr: Any) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import difflib
@@ -94,11 +95,12 @@ def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tupl
     return content.sha256, content.name
 
 
-def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content | Source) -> Source:
+def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Deferred | Content | Source) -> Source:
     """Read a model and its external data.
 
     Args:
-        model: a path, the bytes of an ONNX file, or a ModelProto (never changed); or what was read of it before.
+        model: a path, the bytes of an ONNX file, a ModelProto (never changed) or what makes one; or what was read of
+            it before.
 
     Raises:
         ModelError: one message for whatever is wrong: no such file, a folder, no ONNX file, cut off, external data
@@ -108,14 +110,40 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content
         return model
     content = content_of(model)
     sha256 = content.sha256  # external data that are missing are told first
-    proto = content.proto or _decode(content)
+    proto = content.model()
     _check_complete(proto, content)
     if where := _no_text(proto):
         wrong = f"{content.name}: {where} is no UTF-8 text: the file is damaged"
         raise ModelError(wrong, fix="download or export the model again")
-    if content.proto is None:
+    if content.data and content.proto is None:
         load_external(proto, content.folder, content.name)
     return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
+
+
+class Deferred(abc.ABC):
+    """A model that is made only where it is not compiled yet: it is known by a hash of what it is made of.
+
+    Attributes:
+        name: of the model.
+    """
+
+    name: str
+
+    @abc.abstractmethod
+    def sha256(self) -> str:
+        """A hash of all that it is made of, as it is now.
+
+        Raises:
+            ModelError: that cannot be read.
+        """
+
+    @abc.abstractmethod
+    def make(self) -> onnx.ModelProto:
+        """The model.
+
+        Raises:
+            ModelError: what it is made of makes none.
+        """
 
 
 @dataclass(frozen=True)
@@ -123,16 +151,31 @@ class Content:
     """A model that was read and not decoded.
 
     Attributes:
-        data: the bytes of an ONNX file.
+        data: the bytes of an ONNX file; none of a model that is made later.
         name: the file's, or the graph's.
         folder: of the file; None of what is no file.
         proto: the model, where it was one.
+        deferred: what makes it, where it was that.
     """
 
     data: bytes
     name: str
     folder: Folder | None = None
     proto: onnx.ModelProto | None = None
+    deferred: Deferred | None = None
+
+    def model(self) -> onnx.ModelProto:
+        """The model, decoded or made.
+
+        Raises:
+            ModelError: it is none; or what it is made of is not what was hashed any more.
+        """
+        if self.deferred is None:
+            return self.proto or _decode(self)
+        known, proto = self.sha256, self.deferred.make()
+        if self.deferred.sha256() != known:
+            raise ModelError(f"{self.name}: it was changed while it was read", fix="compile it again")
+        return proto
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -141,6 +184,8 @@ class Content:
         Raises:
             ModelError: that is missing.
         """
+        if self.deferred is not None:
+            return self.deferred.sha256()
         digest = hashlib.sha256(self.data)
         if locations := wire.external_locations(self.data):
             if self.folder is None:
@@ -155,6 +200,8 @@ def content_of(model: Any) -> Content:
     """The bytes of a model; see :func:`read_model`."""
     if isinstance(model, Content):
         return model
+    if isinstance(model, Deferred):
+        return Content(b"", model.name, deferred=model)
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         _check_size(len(data), "the bytes given")

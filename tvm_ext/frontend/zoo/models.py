@@ -10,9 +10,9 @@ import onnx
 
 from ...core.errors import OptionError, choose_of
 from ...runtime.files import write_whole
-from .bert import bert
-from .mlp import mlp
+from .encoder import bert
 from .mobilenet import mobilenet_v2
+from .perceptron import mlp
 from .resnet import resnet18, resnet34, resnet50
 
 #: Model name -> builder.

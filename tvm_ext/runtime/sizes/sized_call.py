@@ -54,7 +54,7 @@ class SizedCalls:
             _begin(places[output], arrays[taken])
         unread = {*plan.grown.values()}
         fed = [
-            array if whole is None else held if taken in unread else _filled(held, array, whole)
+            array if whole is None or held is None else held if taken in unread else _filled(held, array, whole)
             for taken, (held, array, whole) in enumerate(zip(memory.inputs, arrays, plan.inputs, strict=False))
         ]
         results = plan.function.call([*fed, memory.sizes], places)
@@ -86,9 +86,10 @@ class SizedCalls:
         takes, bounds = ([spec.sizes for spec in side] for side in model.interface(program))
         grown = {output: taken for output, taken in program.updates if bounds[output] != takes[taken]}
         if program.symbols and number not in self._memory:
-            self._memory[number] = _Memory.of(*model.interface(program), function, {*grown.values()})
+            whole = {i for i, spec in enumerate(model.inputs) if all(isinstance(dim, int) for dim in spec.shape)}
+            self._memory[number] = _Memory.of(*model.interface(program), function, whole, {*grown.values()})
         memory = self._memory.get(number)
-        inputs = [None if shape == held.shape else _beginning(shape)
+        inputs = [None if held is None or shape == held.shape else _beginning(shape)
                   for shape, held in zip(shapes, memory.inputs if memory else (), strict=False)]  # fmt: skip
         outputs = [shape_at(spec.shape, sizes) for spec in model.outputs]
         for spec, shape in zip(model.outputs, outputs, strict=True):
@@ -109,22 +110,28 @@ class _Memory:
     """Arrays of the bounds that calls of a program use.
 
     Attributes:
-        inputs: of the model.
+        inputs: of the model; None of one size alone.
         sizes: of the program's symbols.
         outputs: None where the program writes to no such array.
     """
 
-    inputs: Arrays
+    inputs: Places
     sizes: np.ndarray
     outputs: Places
 
     @classmethod
-    def of(cls, inputs: Specs, outputs: Specs, function: Function, unread: Set[int]) -> _Memory:
-        """Arrays for what a program takes, and makes; those of inputs that it does not read are never touched."""
+    def of(cls, inputs: Specs, outputs: Specs, function: Function, whole: Set[int], unread: Set[int]) -> _Memory:
+        """Arrays for what a program takes, and makes.
+
+        Args:
+            whole: numbers of inputs of one size alone, which are taken where they lie: the caches of a language model.
+            unread: of those that it does not read; their arrays are never touched.
+        """
         *taken, sizes = [
-            (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
+            None if number in whole else (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
             for number, spec in enumerate(inputs)
         ]
+        assert sizes is not None
         memory = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
         return cls(taken, sizes, [array if function.takes(i, array) else None for i, array in enumerate(memory)])
 

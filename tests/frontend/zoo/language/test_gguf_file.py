@@ -101,6 +101,24 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
             gguf(tmp_path / "types.gguf", capacity=capacity)
 
 
+def test_a_model_that_is_made_later_is_that_of_its_arguments(tmp_path: Path) -> None:
+    from tvm_ext.frontend.zoo import GGUFModel, gguf
+
+    written(path := tmp_path / "m.gguf", {"ffn_up": "Q4_0"})
+    assert GGUFModel(path, 32, cache="float16").make() == gguf(path, 32, cache="float16")
+    models = [GGUFModel(path, **arguments) for arguments in ({}, {"every": True}, {"exact": True}, {"capacity": 32},
+              {"cache": "float16"}, {"sequences": 2}, {"sequences": 2, "pages": 9})]  # fmt: skip
+    known = [model.sha256() for model in models]
+    assert len({*known}) == len(models) and [model.sha256() for model in models] == known
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # of the last weight
+    path.write_bytes(data)
+    assert not {*known} & {model.sha256() for model in models}
+    for wrong in (tmp_path / "none.gguf", tmp_path):
+        with pytest.raises(ModelError):
+            GGUFModel(wrong).sha256()
+
+
 def test_lists_are_what_the_package_reads(tmp_path: Path) -> None:
     lists = {"tokens": ["", "a", "\u00e9\u4e16", "b" * 300], "scores": [0.5, -1.0], "kinds": [1, 2, 3], "flags": [True]}
     path = tmp_path / "m.gguf"

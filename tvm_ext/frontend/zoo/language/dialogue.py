@@ -33,6 +33,7 @@ class Dialogue:
 
     Attributes:
         ends: tokens that end an answer.
+        context: tokens that the model was made for; 0 if the file does not say.
 
     Raises:
         ModelError: no such file, or it has no tokenizer of pairs of bytes, or a field of these is damaged.
@@ -43,6 +44,7 @@ class Dialogue:
         self._path = os.fspath(path)
         read = Fields(open_gguf(path), path)
         self._tokenizer = self._tokenizer_of(read)
+        self.context = read.whole("context_length") if read.value("llama.context_length") is not None else 0
         self._template = read.value("tokenizer.chat_template", "")
         if not isinstance(self._template, str):
             raise read.error("field tokenizer.chat_template is no text")

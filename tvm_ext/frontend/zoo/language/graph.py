@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from ....core.errors import ModelError, OptionError
 from ....runtime.language.options import CACHES
@@ -139,8 +139,7 @@ class _Graph:
     ) -> None:  # fmt: skip
         self._sizes, self._weights, self._exact, self._pages, self._cache = sizes, weights, exact, pages, cache
         self._nodes: list[Any] = []
-        self._initializers: list[Any] = []
-        self._known: set[str] = set()
+        self._initializers: dict[str, np.ndarray] = {}
         self._used: set[str] = set()
 
     # ------------------------------------------------------------ layers
@@ -284,9 +283,7 @@ class _Graph:
 
     # ------------------------------------------------------------ the file
     def _constant(self, name: str, array: np.ndarray) -> str:
-        if name not in self._known:
-            self._known.add(name)
-            self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self._initializers.setdefault(name, array)
         return name
 
     def _node(
@@ -328,5 +325,13 @@ class _Graph:
         graph = helper.make_graph(self._nodes, name, inputs, outputs)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="tvm-ext")
-        model.graph.initializer.extend(self._initializers)  # behind `make_model`, which copies the graph
+        for name, array in self._initializers.items():  # behind `make_model`, which copies the graph
+            _enter(model.graph.initializer.add(), name, array)
         return model
+
+
+def _enter(tensor: TensorProto, name: str, array: np.ndarray) -> None:
+    """Fill in a tensor where it stands: one that is added to a model is copied, as large as it is."""
+    tensor.name, tensor.data_type = name, helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor.dims.extend(array.shape)
+    tensor.raw_data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
