@@ -337,8 +337,7 @@ class GraphImporter(ONNXGraphImporter):
         """
         nodes = self._checked.nodes
         named = [unknown] if isinstance(unknown, str) else unknown
-        operands = [name for name in self.node.input if name and name in self._nodes]
-        names = [name for name in operands if self._nodes[name] is unknown]
+        names = [n for n in self.node.input if n and n in self._nodes and self._nodes[n] is unknown]
         sources = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
         node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == self._top)
         sources = sources or inputs_behind(reads_of(node), nodes, self._inputs)
@@ -362,9 +361,8 @@ class GraphImporter(ONNXGraphImporter):
                 results[value][1].extend(labels)
             elif isinstance(value, relax.Var) and value not in inputs:
                 entry = (node.name if single and node.name else name, list(labels))
-                wide = self._in_float32.wide.get(value)
-                if wide is not None and wide not in results and wide not in inputs:
-                    results[wide] = (entry[0], list(labels))
+                if (wide := self._in_float32.wide.get(value)) is not None and wide not in inputs:
+                    results.setdefault(wide, (entry[0], list(labels)))
                 results[value] = entry
         self._mark(labels)
 
@@ -397,7 +395,6 @@ class GraphImporter(ONNXGraphImporter):
         value = as_tensor(at_most(self._nodes[output.name]))
         if isinstance(value, (relax.Var, GenericConst)) and isinstance(value.ty, relax.TensorType):
             return value
-        fix = "sequences and optionals cannot be outputs: "
-        fix += "give their elements as outputs, or join them by ConcatFromSequence"
+        fix = "give the elements of sequences and optionals as outputs, or join them by ConcatFromSequence"
         what = f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r}"
         raise UnsupportedError(f"{what} is {sequences.describe(value)}, not a tensor", fix=fix)
