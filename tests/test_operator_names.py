@@ -18,6 +18,8 @@ OPERATOR_NAMES = {
     "tvm_ext/frontend/checks/operators.py::_ALL_VERSIONS": "which own converters read more than the stock ones",
     "tvm_ext/frontend/converters/microsoft/nchwc.py::_pool": "a domain's operators",
     "tvm_ext/frontend/converters/microsoft/standard.py::_ACTIVATIONS": "how a domain passes parameters of activations",
+    "tvm_ext/frontend/converters/selection/counting.py::COUNTING": "the operators of the converters there",
+    "tvm_ext/frontend/counts.py::_HANDED_ON": "by which index elements of a counted tensor come, of each by itself",
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",
     "tvm_ext/passes/simplification/reduce_strength.py::_is_not_negative": "sums and products of what is not negative",

@@ -27,7 +27,7 @@ from .trace import Trace
 #: Operators that pick from their first input, where an index below 0 counts from its end.
 _PICKS = ("Gather", "GatherND")
 #: Operators that place elements, or hand them on.
-_MOVES = (*_PICKS, "Cast", "Identity", "Squeeze", "Transpose", "Unsqueeze")
+_HANDED_ON = (*_PICKS, "Cast", "Identity", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def carry(node: onnx.NodeProto, graph: Graph, convert: Callable[[onnx.NodeProto], None]) -> bool:
@@ -84,7 +84,7 @@ def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) ->
 
 def _is_elementwise(node: onnx.NodeProto) -> bool:
     """Whether each element of what a node makes is of one element of each operand."""
-    return node.domain in ("", "ai.onnx") and (node.op_type in _MOVES or of(node.op_type).kind is Kind.ELEMENTWISE)
+    return node.domain in ("", "ai.onnx") and (node.op_type in _HANDED_ON or of(node.op_type).kind is Kind.ELEMENTWISE)
 
 
 def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:
