@@ -21,9 +21,9 @@ from tvm_ext.passes.simplification.eliminate_dead_code import EliminateDeadCode
 #: Small memories, so that layers have many tiles.
 SMALL = {"scratchpad_bytes": 4096, "accumulator_bytes": 1024}
 SETTINGS = [
-    {"rows": 4, "cols": 4, **SMALL},
-    {"rows": 8, "cols": 2, "dataflow": "os", "dma_bytes_per_cycle": 4, **SMALL},
-    {"rows": 3, "cols": 5, "dataflow": "is", "compute_model": "physical", **SMALL},
+    {"rows": 4, "cols": 4, "fusion": True, **SMALL},
+    {"rows": 8, "cols": 2, "dataflow": "os", "dma_bytes_per_cycle": 4, "fusion": False, **SMALL},
+    {"rows": 3, "cols": 5, "dataflow": "is", "compute_model": "physical", "fusion": True, **SMALL},
 ]
 
 
@@ -69,6 +69,12 @@ def test_layers_add_up_to_whole_programs(regions: tuple[Region, ...]) -> None:
         launched = point.cycles + point.options.launch_cycles
         assert point.seconds == pytest.approx(launched / point.options.frequency_hz)
         assert 0 < point.utilization <= 1
+
+
+def test_layers_are_planned_one_by_one_unless_a_setting_says_otherwise(regions: tuple[Region, ...]) -> None:
+    (stated,) = sweep(regions, [{**SETTINGS[0], "fusion": False}])
+    (left_out,) = sweep(regions, [{name: value for name, value in SETTINGS[0].items() if name != "fusion"}])
+    assert (left_out.cycles, left_out.options) == (stated.cycles, stated.options)
 
 
 def test_settings_are_checked(regions: tuple[Region, ...]) -> None:
