@@ -152,6 +152,7 @@ def test_the_nearest_row_is_right_at_all_sizes(coordinates: str, rounding: str) 
     ('mode = "cubic"', "value_ints = [1, 2, 8, 6]"), ('mode = "linear"', "value_ints = [1, 2, 30, 6]"),
     ('mode = "linear", antialias = 1', "value_ints = [1, 2, 5, 6]"),
     ('mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"', "value_ints = [1, 2, 8, 3]"),
+    ('mode = "cubic", coordinate_transformation_mode = "pytorch_half_pixel"', "value_ints = [1, 2, 1, 6]"),
     ('mode = "cubic", exclude_outside = 1', "value_floats = [1.0, 1.0, 1.5, 2.0]"),
     ('mode = "linear", coordinate_transformation_mode = "half_pixel_symmetric"', "value_floats = [1.0, 1.0, 0.5, 2.0]"),
 ])  # fmt: skip

@@ -44,6 +44,12 @@ def test_modes_and_coordinates(mode, coordinates, scales):
     check([1, 2, 5, 7], scales, mode=mode, coordinate_transformation_mode=coordinates)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_an_axis_of_one_element(mode):
+    for coordinates in COORDINATES:
+        check([1, 1, 5, 3], sizes=[1, 1, 1, 4], mode=mode, coordinate_transformation_mode=coordinates)
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize(
     "attributes", [{"antialias": 1}, {"exclude_outside": 1}, {"antialias": 1, "exclude_outside": 1}]

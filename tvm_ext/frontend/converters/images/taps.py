@@ -211,7 +211,7 @@ def _at(o: Any, axis: Axis, mode: str, f: _Functions) -> Any:
     if mode == "half_pixel":
         return plain
     if mode == "pytorch_half_pixel":
-        return f.where(alone, -0.5, plain)
+        return f.where(alone, 0.0, plain)
     if mode == "half_pixel_symmetric":
         return size / 2 * (1 - axis.wanted / width) + plain
     raise Refusal(f"coordinate_transformation_mode {mode!r}")
