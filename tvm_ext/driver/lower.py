@@ -321,13 +321,13 @@ def _row_wise_outputs(
     first, second, *_ = (n for n in _PROBES if n not in stated)
     imported, modules = [], []
     for size in (first, second):
-        import_ = _imported(source, options, size, _fix(inputs))
-        ctx = CompileContext(machine, options.bound(size), import_.provenance)
-        if counted := [spec.name for spec in import_.outputs if spec.count is not None]:
+        program = _imported(source, options, size, _fix(inputs))
+        ctx = CompileContext(machine, options.bound(size), program.provenance)
+        if counted := [spec.name for spec in program.outputs if spec.count is not None]:
             wrong = f"{source.name}: values decide the size of output {counted[0]!r}, which are those of all rows"
             raise UnsupportedError(wrong, fix=_fix(inputs))
-        folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), import_.mod, ctx)
-        imported.append(import_)
+        folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), program.mod, ctx)
+        imported.append(program)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
     pair = Pair((modules[0], modules[1]), (first, second))
     check_row_wise(pair, imported[0].provenance, source.name, _fix(inputs))

@@ -220,11 +220,11 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
         if output not in outputs or taken not in inputs:
             wrong = f"pairs {output!r:.300} with {taken!r:.300}: no such output or input"
             raise ArtifactError(f"metadata field 'state' {wrong}")
-        made_spec, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
+        written, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
         sized = bool(metadata.symbols) and other.batch_axis is not None
-        alike = (made_spec.shape, made_spec.dtype, made_spec.count) == (other.shape, other.dtype, None) and not sized
-        if not alike and not _grows(made_spec, other, metadata.symbols):
-            wrong = f"{output!r:.300} is {made_spec!s:.300}, and {taken!r:.300} is {other!s:.300}"
+        alike = (written.shape, written.dtype, written.count) == (other.shape, other.dtype, None) and not sized
+        if not alike and not _grows(written, other, metadata.symbols):
+            wrong = f"{output!r:.300} is {written!s:.300}, and {taken!r:.300} is {other!s:.300}"
             raise ArtifactError(f"metadata field 'state': {wrong}")
     if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
         raise ArtifactError("metadata field 'state' has a name twice")

@@ -76,8 +76,8 @@ def state_pairs(
             if name not in names:
                 wrong = f"{model}: state={{{output!r}: {taken!r}}}: there is no {what} {name!r}"
                 raise OptionError(wrong, fix=choose_of(name, f"{what}s", names))
-        made_spec, other = outputs[of_output[output]], inputs[of_input[taken]]
-        if wrong := _difference(made_spec, other, grows):
+        written, other = outputs[of_output[output]], inputs[of_input[taken]]
+        if wrong := _difference(written, other, grows):
             fix = "a state has one shape and dtype in all calls: pad it to its largest size, or leave it out of state="
             raise OptionError(f"{model}: state: {wrong}", fix=fix)
         pairs.append((of_output[output], of_input[taken]))

@@ -165,9 +165,9 @@ def _extrapolated(x: Any, axes: Sequence[Axis], mode: Mode, graph: Graph) -> Any
         return x
     masks = [_table(table, "beyond", "bool", graph) for table in tables]
 
-    def compute(data: te.Tensor, *masks_read: te.Tensor) -> te.Tensor:
+    def compute(data: te.Tensor, *outside: te.Tensor) -> te.Tensor:
         def element(*i: Any) -> Any:
-            beyond = tirx.any(*(mask[i[axis.number]] for axis, mask in zip(axes, masks_read, strict=True)))
+            beyond = tirx.any(*(mask[i[axis.number]] for axis, mask in zip(axes, outside, strict=True)))
             return tirx.Select(beyond, tirx.const(mode.extrapolation, dtype), data(*i))
 
         return te.compute(data.shape, element, name="out")
