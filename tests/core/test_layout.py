@@ -78,5 +78,5 @@ def test_packed_matmul_weight_takes_the_transpose() -> None:
 
 
 def test_a_packed_weight_has_no_logical_index() -> None:
-    with pytest.raises(TypeError, match="packed weight"):
+    with pytest.raises(TypeError, match="packed tensor"):
         PackedWeight.make(4, 1, 1, 1).index((0, 0, 0, 0))

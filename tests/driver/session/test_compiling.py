@@ -45,7 +45,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Any]:
 
 
 def counting() -> bytes:
-    nodes = [node("NonZero", "x", "y")]
+    nodes = [node("NonZero", "x", "places"), node("Concat", "places places", "y", axis=1)]
     return model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)]).SerializeToString()
 
 

@@ -45,5 +45,5 @@ def test_weight_layout(m: int, k: int, stride: int, o: int, i: int, inner: int, 
         np.testing.assert_allclose(got, (g @ part @ g.T).reshape(-1), rtol=2.0**-23, atol=1e-9)
     outputs = packed.transpose(1, 4, 0, 2, 3).reshape(blocks * out, -1)
     assert not outputs[o:].any()
-    with pytest.raises(TypeError, match="transformed weight"):
+    with pytest.raises(TypeError, match="packed tensor"):
         layout.index((0, 0, 0, 0))

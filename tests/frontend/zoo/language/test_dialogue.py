@@ -11,7 +11,7 @@ import pytest
 
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, ModelError, TvmExtError
-from tvm_ext.frontend.zoo import Dialogue, gguf
+from tvm_ext.frontend.zoo import Dialogue, GGUFModel, gguf
 from tvm_ext.runtime.language.generation import PromptCache
 
 package = pytest.importorskip("gguf")
@@ -173,8 +173,8 @@ def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_options_of_a_chat_reach_its_functions(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen = str(written(tmp_path / "m.gguf")), dict[str, Any]()
-    monkeypatch.setattr("tvm_ext.zoo.gguf", lambda *args, **options: seen.update(options) or gguf(*args, **options))
-    monkeypatch.setattr("tvm_ext.compile", lambda model, **options: model)
+    monkeypatch.setattr("tvm_ext.zoo.GGUFModel", lambda *a, **options: seen.update(options) or GGUFModel(*a, **options))
+    monkeypatch.setattr("tvm_ext.compile", lambda model, **options: model.make())
     monkeypatch.setattr("tvm_ext.PromptCache", lambda compiled: compiled)
     monkeypatch.setattr("tvm_ext.generate", lambda *args, **options: seen.update(options) or iter([40]))
     options = ["--cache", "float16", "--exact", "--capacity", "64", "--max-new", "9", "--stop", "7", "--stop", "8",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ....core.errors import ModelError
 from ....runtime.files import path_of
 from ...reading.reader import Deferred
+from .shared_cache import check_arguments
 
 if TYPE_CHECKING:
     import onnx
@@ -20,7 +21,7 @@ class GGUFModel(Deferred):
     """The model that :func:`.gguf_file.gguf` makes of the same arguments, but only where it is not compiled yet: a
     start from the cache reads the file once, to hash it, and needs neither onnx nor gguf.
 
-    What is wrong with the arguments is told when it is made. It stands for a model wherever one is taken, to be
+    What the file does not fit is told when it is made. It stands for a model wherever one is taken, to be
     compiled, verified or profiled; `make()` returns the ONNX model.
     """
 
@@ -30,6 +31,7 @@ class GGUFModel(Deferred):
     ) -> None:  # fmt: skip
         self._path = path_of(path, ModelError, "the path of a GGUF file")
         self.name = os.path.basename(self._path)
+        check_arguments(capacity, cache, sequences, pages)
         self._arguments = (capacity, every, exact, cache, sequences, pages)
 
     def sha256(self) -> str:

@@ -14,8 +14,8 @@ import onnx
 
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
-from ..parameters import check_sizes
-from .graph import LlamaSizes, Pages, check_cache, language_model
+from .graph import LlamaSizes, language_model
+from .shared_cache import Pages, check_arguments
 from .weights import BlockMatrix, Matrix
 
 #: Numbers of a block of the types that have such.
@@ -43,9 +43,7 @@ def gguf(
         OptionError: `capacity` is below 1, or there is no such `cache`.
         ToolError: the package `gguf` is not installed.
     """
-    check_sizes(capacity=capacity)
-    check_cache(cache)
-    Pages.of(sequences, 0, capacity)  # what is wrong without the file is told before it is read
+    check_arguments(capacity, cache, sequences, pages)
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}

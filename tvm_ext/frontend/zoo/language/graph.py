@@ -26,14 +26,12 @@ import onnx
 from onnx import TensorProto, helper
 
 from ....core.errors import ModelError, OptionError
-from ....runtime.language.options import CACHES
+from .shared_cache import Pages
 from .weights import BlockMatrix, Matrix, joined
 
 _MICROSOFT = "com.microsoft"
 #: What `accuracy_level` says: products may be of 8-bit numbers, as wide as a kernel likes.
 _IN_BYTES = 4
-#: Tokens of a page: whole vectors of keys, and half of it is what a sequence wastes.
-PAGE = 32
 
 
 @dataclass(frozen=True)
@@ -65,49 +63,6 @@ class LlamaSizes:
     def size(self) -> int:
         """Numbers of a head."""
         return self.hidden // self.heads
-
-
-@dataclass(frozen=True)
-class Pages:
-    """A cache that several sequences share.
-
-    Attributes:
-        sequences: that there may be at once.
-        count: pages.
-        rows: tokens of a page.
-        each: pages that a sequence may have.
-    """
-
-    sequences: int
-    count: int
-    rows: int
-    each: int
-
-    @classmethod
-    def of(cls, sequences: int, pages: int, capacity: int) -> Pages | None:
-        """So many pages, or enough for all sequences if these are 0; None if there are no sequences.
-
-        Raises:
-            OptionError: numbers below 0, or fewer pages than a sequence of `capacity` tokens needs.
-        """
-        for name, number in (("sequences", sequences), ("pages", pages)):
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise OptionError(f"{name}={number!r}: a whole number of 0 or more is needed")
-        each = -(-capacity // PAGE)
-        if not sequences:
-            if pages:
-                raise OptionError(f"pages={pages} of a model of one sequence", fix="sequences=8")
-            return None
-        if pages and pages <= each:
-            wrong = f"pages={pages}: {capacity} tokens need {each}, and padding another one"
-            raise OptionError(wrong, fix="a smaller capacity=, or more pages")
-        return cls(sequences, pages or sequences * each + 1, PAGE, each)
-
-
-def check_cache(cache: str) -> None:
-    """Raise an OptionError for a type that caches cannot hold."""
-    if cache not in CACHES:
-        raise OptionError(f"cache={cache!r}: {' or '.join(CACHES)}", fix="cache='float16'")
 
 
 def language_model(

@@ -7,7 +7,8 @@ import onnx
 
 from ....core.errors import OptionError
 from ..parameters import Parameters, between, check_sizes, kaiming
-from .graph import LlamaSizes, Pages, check_cache, language_model
+from .graph import LlamaSizes, language_model
+from .shared_cache import Pages, check_cache
 from .weights import Matrix, in_blocks
 
 #: Numbers with a scale of their own, as onnxruntime has kernels for.
