@@ -2,7 +2,8 @@
 results/MACHINE/any_size.*
 
 Each size is a contest of its own: the same program of any size, a program compiled for that size,
-and onnxruntime with free dimensions.
+and onnxruntime with free dimensions. A run of some models (--only) replaces their rows and keeps
+the others.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tvm_ext.runtime.sizes.symbols import shape_at
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, say, write_results
+from benchmarks.common.results import RESULTS, say, with_stored, write_results
 from benchmarks.common.rows import Row, prose
 from benchmarks.measuring.contest import Contender, Standing, contest
 from benchmarks.models.pinned import MINI_LM, PP_OCR
@@ -91,7 +92,9 @@ def main() -> int:
             case = CASES[key]
             case = replace(case, sizes=case.sizes[::9][:2]) if args.small else case
             rows += _rows(key, case, _file(key, folder), settings)
-    return write_results(pathlib.Path(args.output), "any_size", rows, {}, _NOTES)
+    folder, titles = pathlib.Path(args.output), (f"{CASES[key].title}, " for key in args.only)
+    rows = with_stored(folder, "any_size", rows, titles)
+    return write_results(folder, "any_size", rows, {}, _NOTES)
 
 
 def _rows(key: str, case: Case, model: pathlib.Path, settings: Settings) -> list[Row]:

@@ -5,8 +5,8 @@ estimate    the cost model alone (records=None)
 measure     choose="measure" with a timing cache that is empty at first
 tune        a session of so many minutes, and its log
 
-Each program runs in a process of its own, in interleaved rounds; outputs are compared with
-onnxruntime's.
+A run of some models (--only) replaces their rows and keeps the others. Each program runs in a
+process of its own, in interleaved rounds; outputs are compared with onnxruntime's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tvm_ext.tuning.in_model import quantile_interval
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, say, write_results
+from benchmarks.common.results import RESULTS, read_json, say, with_stored, write_results
 from benchmarks.common.rows import Row, filled
 from benchmarks.measuring.contest import REFERENCE, Contender, Standing, contest
 
@@ -44,7 +44,7 @@ def main() -> int:
     """Measure; 1 if a bar was missed."""
     args = _arguments()
     rows: list[Row] = []
-    standings = {}
+    standings = read_json(args.output / "choose.json").get("standings", {})
     for name in args.only:
         with run_folder("choose") as folder:
             found = list(_model(name, folder, args))
@@ -52,6 +52,7 @@ def main() -> int:
         standings[name] = found[0].details
     settings = {name: getattr(args, name) for name in ("seconds", "minutes", "threads")}
     extra = {"settings": settings, "standings": standings}
+    rows = with_stored(args.output, "choose", rows, (f"{name}: " for name in args.only))
     return write_results(args.output, "choose", rows, extra, _NOTES)
 
 

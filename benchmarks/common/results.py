@@ -83,6 +83,20 @@ def write_results(
     return exit_code(rows)
 
 
+def with_stored(
+    folder: pathlib.Path, name: str, rows: Sequence[Row], measured: Iterable[str]
+) -> list[Row]:
+    """The rows of a page of which some were measured anew: stored ones of other models, then these.
+
+    Args:
+        folder, name: of the page.
+        measured: how the rows begin that are replaced.
+    """
+    stored = read_json(folder / f"{name}.json").get("rows", [])
+    kept = [Row(**row) for row in stored if not row["what"].startswith(tuple(measured))]
+    return [*kept, *rows]
+
+
 def write_parts(
     name: str,
     parts: Mapping[str, Callable[[], Mapping[str, Any]]],

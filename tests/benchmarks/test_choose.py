@@ -8,6 +8,8 @@ import pytest
 
 import tvm_ext
 from benchmarks import choose
+from benchmarks.common.results import with_stored, write_results
+from benchmarks.common.rows import Row
 
 
 def standing(measure: float) -> types.SimpleNamespace:
@@ -30,3 +32,10 @@ def test_the_bar_is_that_of_the_tuned_program(measure, code, monkeypatch, tmp_pa
     assert [row["met"] for row in rows] == [True, not code, True]
     assert f"{measure:.3f}" in rows[1]["measured"] and rows[0]["details"]["milliseconds"]["tune"] == 1000.0
     assert [options.get("minutes") for options in calls] == [None, None, 2.0]
+
+
+def test_a_run_of_some_models_keeps_the_rows_of_others(tmp_path):
+    old, new = (Row(what, "1 or less", "0.9", True) for what in ("bert: measured / estimate", "mlp: measured"))
+    write_results(tmp_path, "choose", [old, Row("mlp: measured / estimate", "1 or less", "2", False)], {}, "")
+    assert with_stored(tmp_path, "choose", [new], ["mlp: "]) == [old, new]
+    assert with_stored(tmp_path, "other", [new], ["mlp: "]) == [new]
