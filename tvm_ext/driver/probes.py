@@ -125,7 +125,7 @@ def common_sizes(symbols: Sequence[Symbol]) -> list[dict[str, int]]:
 def _between(symbol: Symbol, part: float) -> int:
     """A size whose logarithm lies at a part of the way from that of the least to that of the largest."""
     size = symbol.high**part * max(symbol.low, 1) ** (1 - part)
-    return -(-round(size) // symbol.multiple) * symbol.multiple
+    return min(-(-round(size) // symbol.multiple) * symbol.multiple, symbol.most)
 
 
 def _size_of(largest: int, number: int, place: int) -> int:

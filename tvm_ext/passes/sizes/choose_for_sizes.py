@@ -66,11 +66,11 @@ def best_over(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], 
         plans += [replace(plan, recipe=recipe, match=match, config=dict(c), cost=cost) for c, cost in points]
     times = [[plan.cost, *(p.cost for p in plans)]]
     for group in filter(None, (group_at(plan.match.group, size) for size in sizes)):
-        found = {r.name: r.match(group, machine) for r in {p.recipe for p in (plan, *plans)}}
-        costs = [_seconds(p.recipe, found[p.recipe.name], p.config, machine) for p in (plan, *plans)]
-        if math.isfinite(min(costs)):
+        matches = {r.name: r.match(group, machine) for r in {p.recipe for p in (plan, *plans)}}
+        costs = [_seconds(p.recipe, matches[p.recipe.name], p.config, machine) for p in (plan, *plans)]
+        if 0 < min(costs) < math.inf:
             times.append(costs)
-    if len(times) == 1:
+    if len(times) == 1 or min(times[0]) <= 0:
         return plan
     least = [min(row) for row in times]
     relative = [sum(t / b for t, b in zip(column, least, strict=True)) for column in zip(*times, strict=True)]
