@@ -223,7 +223,7 @@ def _read(path: str) -> tuple[np.ndarray, bytes]:
 
 
 def _read_and_hashed(file: BufferedReader, size: int, path: str) -> tuple[np.ndarray, bytes]:
-    """So many bytes, and the SHA-256 of all but its own: a part is hashed while the next one is read.
+    """So many bytes, and the SHA-256 of all but its own: a part is hashed while the next is read.
 
     Raises:
         ArtifactError: there are fewer.
@@ -234,8 +234,9 @@ def _read_and_hashed(file: BufferedReader, size: int, path: str) -> tuple[np.nda
         for part in iter(parts.get, None):
             digest.update(part)
 
-    hashing = threading.Thread(target=hash_parts)
-    hashing.start()
+    hashing = threading.Thread(target=hash_parts) if size > _CHUNK else None
+    if hashing is not None:
+        hashing.start()
     try:
         for start in range(0, size, _CHUNK):
             part = data[start : start + _CHUNK]
@@ -244,7 +245,10 @@ def _read_and_hashed(file: BufferedReader, size: int, path: str) -> tuple[np.nda
             parts.put(data[start : min(start + _CHUNK, size - _DIGEST_BYTES)].data)
     finally:
         parts.put(None)
-        hashing.join()
+        if hashing is not None:
+            hashing.join()
+    if hashing is None:
+        hash_parts()
     return data, digest.digest()
 
 
