@@ -80,9 +80,10 @@ def image_in_use(group: Group, data: Param) -> tuple[Any, Any]:
     return group.extent(data, 2), group.extent(data, 3)
 
 
-def images_vary(group: Group) -> bool:
-    """Whether how many images there are, or their sizes, are known at run time."""
-    return any(not isinstance(group.extent(None, axis), int) for axis in (0, 2, 3))
+def free_extents(group: Group) -> tuple[bool, bool, bool]:
+    """Whether the images, rows and columns of a result have run-time extents."""
+    images, rows, columns = (not isinstance(group.extent(None, axis), int) for axis in (0, 2, 3))
+    return images, rows, columns
 
 
 def channel_lanes(channels: int, machine: Machine) -> int:

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.recipe import Config, Group, Machine, Match, Param, Recipe, Sharing
+from tvm_ext.core.recipe import Config, Machine, Match, Param, Recipe, Sharing
 
 from ..dots.instructions import Dot
 from ..steps.loops import parallel_units, unroll_and_vectorize
@@ -276,11 +276,6 @@ def padded_image(problem: Problem, config: Config, machine: Machine) -> str | No
     return "pad" if leaves_out_padding(problem, config, machine) else None
 
 
-def _extents(group: Group) -> list[Any]:
-    """Run-time extents of the result, two at least."""
-    return [1, *(group.extent(None, axis) for axis in range(len(group.shape)))]
-
-
 class BlockedRecipe(Recipe[B]):
     """A recipe of one blocked reduction."""
 
@@ -293,7 +288,8 @@ class BlockedRecipe(Recipe[B]):
     def cuts(self, match: B, config: Config) -> bool:
         """Of rows of run-time length, tiles and what a thread has of the image begin where rows do. Where the number of
         rows is known at run time, threads share single rows, or none: of larger parts the last is what is left."""
-        row, pixels, (*_, rows, columns) = match.problem.row, match.problem.pixels, _extents(match.group)
+        row, pixels, rank = match.problem.row, match.problem.pixels, len(match.group.shape)
+        rows, columns = (match.group.extent(None, axis) for axis in (rank - 2, rank - 1))
         if row < pixels and config["parts"] not in (1, pixels // row) and not isinstance(rows, int):
             return False
         if row == pixels or isinstance(columns, int):

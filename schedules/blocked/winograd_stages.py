@@ -26,7 +26,7 @@ from ..steps.loops import parallel_rows, unroll_and_vectorize
 from ..steps.storage import Decoding, Reader
 from ..steps.window import Window
 from . import kernel as blocked
-from .convolution import Conv2dMatch, image_in_use
+from .convolution import Conv2dMatch, free_extents, image_in_use
 from .winograd import Transform, transformed
 
 
@@ -72,11 +72,8 @@ class WinogradShape:
     @staticmethod
     def of(match: WinogradMatch) -> WinogradShape:
         """That of a match."""
-        images, rows, columns = (not isinstance(match.group.extent(None, axis), int) for axis in (0, 2, 3))
-        levels = tuple(match.levels.items())
-        return WinogradShape(
-            match.problem, match.window, match.input_lanes, match.sizes, levels, (images, rows, columns)
-        )
+        levels, free = tuple(match.levels.items()), free_extents(match.group)
+        return WinogradShape(match.problem, match.window, match.input_lanes, match.sizes, levels, free)
 
     def uncut(self, tiling: Tiling, height: int) -> int:
         """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""

@@ -20,7 +20,7 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import convolution_of, image_kernel, images_vary, schedule_image
+from ...blocked.convolution import convolution_of, free_extents, image_kernel, schedule_image
 from ...blocked.prefetch import weight_name
 from ...dots.image import DotImageMatch, ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 from ...dots.instructions import multiply
@@ -60,7 +60,7 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
         ci, few = window.channels, window.channels <= _FEW
         merged = _merges(window, operands)
         problem = _problem(window, operands, machine.lanes, merged)
-        problem = replace(problem, weights_in=group.weights_in, free=images_vary(group))
+        problem = replace(problem, weights_in=group.weights_in, free=any(free_extents(group)))
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
         odd = operands.kind == "widen" and ci % operands.dot.group > 0
         copied = any(window.pads) or few or odd or operands.dot.widens

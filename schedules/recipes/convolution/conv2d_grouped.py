@@ -26,9 +26,9 @@ from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 from ...blocked import kernel as blocked
 from ...blocked.convolution import (
     convolution_of,
+    free_extents,
     image_kernel,
     image_layouts,
-    images_vary,
     padded,
     schedule_image,
     schedule_padding,
@@ -108,7 +108,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         problem = blocked.Problem(
             window.images * merged, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, machine.lanes,
             weights_in=group.weights_in, tap_rows=tap_rows(window), image=window.pixels_read,
-            free=images_vary(group),
+            free=any(free_extents(group)),
         )  # fmt: skip
         return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 

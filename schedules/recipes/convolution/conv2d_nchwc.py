@@ -18,9 +18,9 @@ from ...blocked.convolution import (
     Conv2dMatch,
     channel_lanes,
     convolution_of,
+    free_extents,
     image_kernel,
     image_layouts,
-    images_vary,
     inner_steps,
     padded,
     reads_pixels,
@@ -50,7 +50,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         problem = blocked.Problem(
             window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes,
             weights_in=group.weights_in, tap_rows=tap_rows(window), image=window.pixels_read,
-            free=images_vary(group),
+            free=any(free_extents(group)),
         )  # fmt: skip
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 

@@ -26,7 +26,7 @@ from tvm_ext.core.layout import OpaqueLayout, PackedWeight
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import convolution_of, image_layouts, images_vary, padded, schedule_padding
+from ...blocked.convolution import convolution_of, free_extents, image_layouts, padded, schedule_padding
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
 from ...steps.loops import flat_map
@@ -158,7 +158,7 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
         inner, batch = math.gcd(w.channels, machine.lanes), w.images * y.stride * x.stride
         problem = blocked.Problem(
             batch, w.outputs, y.rows * x.rows, x.rows, w.channels // inner, (y.taps, x.taps), inner, machine.lanes,
-            weights_in=group.weights_in, free=images_vary(group),
+            weights_in=group.weights_in, free=any(free_extents(group)),
         )  # fmt: skip
         (top, bottom), (left, right) = y.pads, x.pads
         w = replace(w, pads=(top, left, bottom, right))
