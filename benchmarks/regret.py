@@ -7,10 +7,8 @@ the cost model.
 Points are candidates of ResNet-18's kernels: all recipes that take a group, the best by estimate
 and others at random, each measured as a tuner measures it, alone and with cold weights; `--measure`
 of a machine with points measures those again that decide. A file of data/points/ is a tuning log,
-named as the description of the machine it was measured on (tvm_ext/core/machines/); the points of
-zen4 are the frozen table of `tuning_table.py`. They were measured before weights were prefetched,
-and before candidates were warmed up: one kernel stands there with times that differ by 1.7, which
-no model can foresee. Those of zen5 and zen4-avx2 are of kernels whose reductions were not unrolled.
+named as the description of the machine it was measured on (tvm_ext/core/machines/). Those of zen5
+and zen4-avx2 are of kernels whose reductions were not unrolled.
 
 The second table fits the constants of the estimate (`CONSTANTS`) to the points of one machine, and
 tests them on the points of each by that machine's own rates.
@@ -29,7 +27,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,17 +43,13 @@ from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.frontend.zoo.models import MODELS
 from tvm_ext.passes.lowering.choose_recipes import matches
 from tvm_ext.schedules.blocked import cost as blocked_cost
-from tvm_ext.schedules.blocked.kernel import BlockedMatch
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.task import RecipeTask
-from tvm_ext.tuning.templates.space import ConfigSpace
 
 from benchmarks.common import arguments
 from benchmarks.common.results import ALL_RESULTS, FOLDER, say, write_text
 from benchmarks.common.rows import filled, table
-from benchmarks.searching.table import read_table
-from benchmarks.tuning_table import LAYERS, layer_title, options_of
 
 POINTS = FOLDER / "data" / "points"
 #: Of each task: so many of least estimate, and so many at random of those within `WITHIN` times the
@@ -63,9 +57,6 @@ POINTS = FOLDER / "data" / "points"
 BEST, RANDOM, WITHIN = 16, 24, 2.5
 #: Of each kernel, so many of least time and so many of least estimate are measured again.
 FINAL = 6
-#: Machines whose points are kernels that prefetch nothing.
-WITHOUT_PREFETCH = ("zen4",)
-
 #: Constants of :mod:`tvm_ext.schedules.blocked.cost` that are no rates of a machine, and the values
 #: that a fit tries.
 CONSTANTS = {
@@ -84,11 +75,8 @@ class Point:
     config: Config
     seconds: float
 
-    def estimate(self, machine: Machine, prefetched: bool) -> float:
-        match = self.match
-        if isinstance(match, BlockedMatch):
-            match = replace(match, problem=replace(match.problem, prefetched=prefetched))
-        return self.recipe.cost(match, self.config, machine)
+    def estimate(self, machine: Machine) -> float:
+        return self.recipe.cost(self.match, self.config, machine)
 
 
 Groups = Mapping[str, Sequence[Point]]
@@ -104,22 +92,19 @@ def main() -> int:
     args = parser.parse_args()
     if args.measure:
         measure(Machine.detect(), args.measure, args.minutes, args.seed)
-    names = [
-        "zen4",
-        *(path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz"))),
-    ]
+    names = [path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz"))]
     machines = {name: Machine.described(name) for name in names}
     points = {name: points_of(name) for name in names}
     rows = [["points of", "kernels", "points", *(f"by rates of {name}" for name in names)]]
     for name, groups in points.items():
         counts = str(len(groups)), str(sum(map(len, groups.values())))
-        ratios = [regret(groups, m, name not in WITHOUT_PREFETCH) for m in machines.values()]
+        ratios = [regret(groups, m) for m in machines.values()]
         rows.append([name, *counts, *(f"{ratio:.3f}" for ratio in ratios)])
     fits = [["fitted to the points of", "constants that differ", *names]]
     for name, groups in points.items():
-        changed = fitted(groups, machines[name], name not in WITHOUT_PREFETCH)
+        changed = fitted(groups, machines[name])
         with constants(changed):
-            own = [regret(points[n], machines[n], n not in WITHOUT_PREFETCH) for n in names]
+            own = [regret(points[n], machines[n]) for n in names]
         told = ", ".join(f"{constant[1:].lower()} {value:g}" for constant, value in changed.items())
         fits.append([name, told or "none", *(f"{ratio:.3f}" for ratio in own)])
     about = [filled(part) for part in (__doc__ or "").split("\n\n")[2:]]
@@ -129,25 +114,25 @@ def main() -> int:
     return 0
 
 
-def regret(groups: Groups, machine: Machine, prefetched: bool) -> float:
+def regret(groups: Groups, machine: Machine) -> float:
     """Geometric mean over groups of the time of the point of least estimate over the least time."""
     ratios = []
     for points in groups.values():
-        chosen = min(points, key=lambda point: point.estimate(machine, prefetched))
+        chosen = min(points, key=lambda point: point.estimate(machine))
         ratios.append(chosen.seconds / min(point.seconds for point in points))
     return statistics.geometric_mean(ratios)
 
 
-def fitted(groups: Groups, machine: Machine, prefetched: bool) -> dict[str, float]:
+def fitted(groups: Groups, machine: Machine) -> dict[str, float]:
     """Values of :data:`CONSTANTS` that differ from those of the library, for the least regret on
     these points: one constant after the other, until none lowers it."""
     best: dict[str, float] = {}
-    least, lowered = regret(groups, machine, prefetched), True
+    least, lowered = regret(groups, machine), True
     while lowered:
         lowered = False
         for constant, value in ((c, v) for c, values in CONSTANTS.items() for v in values):
             with constants({**best, constant: value}):
-                ratio = regret(groups, machine, prefetched)
+                ratio = regret(groups, machine)
             if ratio < least - 1e-6:
                 best, least, lowered = {**best, constant: value}, ratio, True
     return best
@@ -175,10 +160,6 @@ def _with(values: Mapping[str, float]) -> None:
 def points_of(name: str) -> Groups:
     """Group -> its points; several times of one candidate are the least of them."""
     groups: dict[str, list[Point]] = defaultdict(list)
-    if name == "zen4":
-        for title, point in _of_table():
-            groups[title].append(point)
-        return groups
     times: dict[tuple[TaskKey, str], dict[str, tuple[Config, float]]] = defaultdict(dict)
     for record in _records(POINTS / f"{name}.json.gz"):
         seen, text = times[record.task, record.recipe], str(record.config)
@@ -195,21 +176,6 @@ def _kernels(machine: Machine) -> Iterator[tuple[TaskKey, Recipe, Match]]:
     for work in workloads_of(MODELS["resnet18"](), options, machine):
         for recipe, match in matches(work.plan.match.group, machine):
             yield work.key, recipe, match
-
-
-def _of_table() -> Iterator[tuple[str, Point]]:
-    """The frozen table of zen4: its entries are layers, each with a space of its own."""
-    _, entries = read_table()
-    for layer in LAYERS:
-        options = options_of(layer, Machine.described("zen4"))
-        for entry in entries:
-            title, _, name = entry.name.rpartition(": ")
-            recipe, match = options[name]
-            if title == layer_title(layer, match):
-                space = ConfigSpace.of(entry.knobs)
-                for point, seconds in zip(entry.points, entry.seconds, strict=True):
-                    if seconds:
-                        yield title, Point(recipe, match, space.at(point), seconds)
 
 
 def _records(path: pathlib.Path) -> Iterator[Record]:
@@ -240,7 +206,7 @@ def finalists(points: Sequence[Point], recipe: str, rates: Machine) -> list[Conf
     again, all as often.
     """
     fastest = sorted(points, key=lambda point: point.seconds)[:FINAL]
-    cheapest = sorted(points, key=lambda point: point.estimate(rates, True))[:FINAL]
+    cheapest = sorted(points, key=lambda point: point.estimate(rates))[:FINAL]
     chosen = [point for point in (*fastest, *cheapest) if point.recipe.name == recipe]
     return list({str(point.config): point.config for point in chosen}.values())
 
