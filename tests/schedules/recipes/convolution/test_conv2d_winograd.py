@@ -139,8 +139,17 @@ def test_what_cores_exchange_costs_where_all_threads_share_a_unit(rows: int, exc
     assert (RECIPE.cost(match, config, slower) > RECIPE.cost(match, config, machine)) is exchanges
 
 
+@pytest.mark.parametrize(("l2", "rows"), [(1 << 19, 0), (1 << 20, 1), (1 << 21, 1)])
+def test_units_of_a_row_are_chosen_where_l2_holds_them_and_half_of_the_weights(l2: int, rows: int) -> None:
+    """V and M of a row of tiles are 0.26 MB, the weights 0.59 MB."""
+    machine = replace(Machine.described("zen4"), l2=l2)
+    match = matched(RECIPE, conv_group((1, 64, 56, 56), (64, 64, 3, 3), padding=(1, 1, 1, 1)), machine)
+    config = RECIPE.default(match, machine)
+    assert (config["rows"], config["tile_o"], config["tile_p"]) == (rows, 2, 14)
+
+
 def test_a_unit_of_some_rows_leaves_room_for_the_weights_that_all_units_read() -> None:
-    """V and M of four rows of tiles fit into L2, but not beside 0.6 MB of weights."""
+    """V and M of four rows of tiles fit into L2, but not beside half of 0.6 MB of weights."""
     machine = Machine.described("xeon-amx")
     match = matched(RECIPE, conv_group((1, 64, 56, 56), (64, 64, 3, 3), padding=(1, 1, 1, 1)), machine)
     config = RECIPE.default(match, machine)
