@@ -37,7 +37,7 @@ class EnergyTable:
         vector_op: one element of one operation of the vector unit (a float32 multiply-add).
         scratchpad_byte, accumulator_byte, dram_byte: one byte read or written there.
         spad_byte, network_byte: of row-stationary arrays: one byte read or written in a PE, and one brought to a PE.
-            Registers of the other arrays are part of their multiply-adds.
+            Registers are part of multiply-adds.
         source: where the figures are from, as reports name it.
 
     Raises:

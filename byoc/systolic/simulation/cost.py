@@ -29,7 +29,7 @@ class Cost:
         transfer: cycles of these in which it has the DMA channel.
         macs, vector_ops: multiply-adds of the array; elements of the vector unit.
         traffic: (memory, operand, bytes), read or written; memories are dram, scratchpad, accumulator, and of a
-            row-stationary array spad, those within PEs, and network, what is brought to PEs.
+            row-stationary array spad, those within PEs, network, what is brought to PEs, and register, where sums grow.
     """
 
     cycles: int = 0
@@ -123,6 +123,7 @@ def conv_cost(hardware: Accelerator, conv: Conv) -> Cost:
     counts, (m, k, n) = RowCounts.of(conv, mapping), conv.sizes
     sizes = {"a": hardware.itemsize, "b": hardware.itemsize, "output": hardware.accumulator_itemsize}
     levels = {"scratchpad": counts.buffer, "network": counts.network, "spad": counts.spad}
+    levels["register"] = {"output": counts.registers}
     sums = ("accumulator", "output", m * n * sizes["output"] * (2 * counts.sums - 1 + conv.accumulate))
     moved = ((level, name, n * sizes[name]) for level, values in levels.items() for name, n in values.items())
     return Cost(cycles=cycles, macs=m * k * n, traffic=(*moved, sums))

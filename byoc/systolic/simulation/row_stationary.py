@@ -167,13 +167,15 @@ class RowCounts:
     Attributes:
         buffer: reads of the scratchpad, by operand "a" or "b".
         network: values that arrive at a PE: of the image, of filters, and sums of the PE below ("output").
-        spad: accesses of memories within PEs: b c d of an operand, 2 b c (d - 1) of sums.
+        spad: reads of the memories within PEs, b c d of an operand.
+        registers: accesses where a sum grows in a PE, 2 b c (d - 1); a PE here has one sum at a time, in a register.
         sums: how often an element of the output comes out of the array.
     """
 
     buffer: dict[str, int]
     network: dict[str, int]
     spad: dict[str, int]
+    registers: int
     sums: int
 
     @classmethod
@@ -199,7 +201,8 @@ class RowCounts:
                 "b": weights * mapping.e,
                 "output": pe_sums - outputs * by_channels * by_rows,
             },
-            spad={"a": shape.macs, "b": shape.macs, "output": 2 * (shape.macs - pe_sums)},
+            spad={"a": shape.macs, "b": shape.macs},
+            registers=2 * (shape.macs - pe_sums),
             sums=by_channels * by_rows,
         )
 

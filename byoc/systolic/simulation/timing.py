@@ -72,7 +72,7 @@ class Totals:
         return cls(macs, vector_ops, compute, transfers, serial, dict(traffic), energy)
 
     def bytes_at(self, memory: str) -> int:
-        """Bytes read or written at "dram", "scratchpad", "accumulator", "spad" or "network"."""
+        """Bytes read or written at "dram", "scratchpad", "accumulator", "spad", "network" or "register"."""
         return sum(count for (where, _), count in self.traffic.items() if where == memory)
 
 

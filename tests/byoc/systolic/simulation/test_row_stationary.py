@@ -135,9 +135,11 @@ def test_what_begins_earlier_is_wrong(early: str, monkeypatch: pytest.MonkeyPatc
 
 
 # ------------------------------------------------------------ counts
-def counted(conv: Conv, mapping: RowMapping) -> tuple[Counter[str], Counter[str], Counter[str], int]:
-    """Values moved, PE by PE: reads of the scratchpad, arrivals at PEs, accesses in PEs, sums of an output."""
+def counted(conv: Conv, mapping: RowMapping) -> tuple[Counter[str], Counter[str], Counter[str], int, int]:
+    """Values moved, PE by PE: reads of the scratchpad, arrivals at PEs, reads in PEs, accesses of their sums, sums of an
+    output."""
     shape, buffer, network, spad = mapping.shape, Counter[str](), Counter[str](), Counter[str]()
+    registers = 0
     (height, width), (kernel, taps) = shape.out_size, shape.kernel
     leaves: Counter[tuple[int, int, int]] = Counter()
     for f0 in range(0, shape.filters, mapping.p * mapping.t):
@@ -173,12 +175,12 @@ def counted(conv: Conv, mapping: RowMapping) -> tuple[Counter[str], Counter[str]
                                 network["a"] += mapping.h * depth * received
                                 spad["a"] += mapping.h * depth * taps * each * width
                                 spad["b"] += mapping.h * depth * taps * each * width
-                                spad["output"] += 2 * mapping.h * (depth * taps - 1) * each * width
+                                registers += 2 * mapping.h * (depth * taps - 1) * each * width
                         adds = mapping.h * -(-len(channels) // mapping.q) - 1
                         network["output"] += adds * len(filters) * width
                         leaves.update((y, x, f) for x in range(width) for f in filters)
     (sums,) = set(leaves.values())
-    return buffer, network, spad, sums
+    return buffer, network, spad, registers, sums
 
 
 def test_counts_of_each_level() -> None:
@@ -190,7 +192,7 @@ def test_counts_of_each_level() -> None:
         if shape.kernel == (3, 3) and conv.height > 3 and conv.width > 3:
             conv = dataclasses.replace(conv, height=conv.height - 2, width=conv.width - 2, pad_top=1, pad_left=1)
         counts = RowCounts.of(conv, mapping)
-        assert counted(conv, mapping) == (counts.buffer, counts.network, counts.spad, counts.sums), (conv, mapping)
+        assert counted(conv, mapping) == dataclasses.astuple(counts), (conv, mapping)
 
 
 def test_traffic_is_counts_times_bytes() -> None:
@@ -199,7 +201,7 @@ def test_traffic_is_counts_times_bytes() -> None:
     counts = RowCounts.of(conv, row_mapping(RowShape.of(conv), hardware)[1])
     traffic = {(memory, operand): nbytes for memory, operand, nbytes in conv_cost(hardware, conv).traffic}
     assert traffic["spad", "a"] == counts.spad["a"] == 4 * 8 * 36 * 9
-    assert traffic["spad", "output"] == 4 * counts.spad["output"]
+    assert traffic["register", "output"] == 4 * counts.registers
     assert traffic["scratchpad", "b"] == 4 * 8 * 9
     assert traffic["accumulator", "output"] == 4 * 8 * 36 * 2 * counts.sums
 
@@ -240,7 +242,7 @@ def test_formulas_of_the_paper() -> None:
     assert outputs * b * c * d == shape.macs
     assert counts.sums == b
     assert counts.network["output"] == outputs * b * (c - 1)
-    assert counts.spad["output"] == outputs * 2 * b * c * (d - 1)
+    assert counts.registers == outputs * 2 * b * c * (d - 1)
     b, c, d = 1, mapping.e, 5  # of a weight
     assert weights * b * c * d == shape.macs
     assert (counts.buffer["b"], counts.network["b"], counts.spad["b"]) == (weights, weights * c, weights * c * d)
