@@ -136,8 +136,7 @@ def test_what_begins_earlier_is_wrong(early: str, monkeypatch: pytest.MonkeyPatc
 
 # ------------------------------------------------------------ counts
 def counted(conv: Conv, mapping: RowMapping) -> tuple[Counter[str], Counter[str], Counter[str], int, int]:
-    """Values moved, PE by PE: reads of the scratchpad, arrivals at PEs, reads in PEs, accesses of their sums, sums of an
-    output."""
+    """Values moved, PE by PE: reads of the scratchpad, arrivals at PEs, reads and sums in PEs, sums of an output."""
     shape, buffer, network, spad = mapping.shape, Counter[str](), Counter[str](), Counter[str]()
     registers = 0
     (height, width), (kernel, taps) = shape.out_size, shape.kernel
