@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.byoc.systolic.cases import table_rows
 from tvm_ext.byoc.systolic import Accelerator, Timing, simulate, sweep
-from tvm_ext.byoc.systolic.code.tiling import GemmProblem
+from tvm_ext.byoc.systolic.code.problem import GemmProblem
 from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import plan_of
 from tvm_ext.byoc.systolic.simulation.partition import partition
@@ -77,6 +77,15 @@ all layers together.
 
 {energy}
 
+## Dataflows
+
+All layers of a model as one region, int8 (QDQ), 16x16 PEs, without a plan; "best" is of the first
+three, layer by layer. Row stationary is another chip, whose PEs have memories. Microjoules by
+Horowitz's figures: of all but DRAM, and of these what scratchpad and accumulators take, and the
+memories of PEs and what is brought to them.
+
+{flows}
+
 ## Results that stay on the chip
 
 All layers of a model as one region, int8 (QDQ), 16x16 PEs, 16 bytes a cycle; with `fusion=False`
@@ -92,6 +101,7 @@ def main() -> int:
     text = _PAGE.format(
         arrays=table(arrays()),
         energy=table(energies()),
+        flows=table(flows()),
         plans=table(plans()),
         problems=len(ratios),
         equal=sum(ratio == 1 for ratio in ratios),
@@ -142,6 +152,26 @@ def energies() -> list[tuple[str, ...]]:
     head = ["Horowitz, 45 nm", *(str(source["energy"]) for source in SOURCES[1:])]
     levels = ((level, *(f"{sums[level] / 1e6:.1f}" for sums in columns)) for level in columns[0])
     return [("level", *head), *levels]
+
+
+def flows() -> list[tuple[str, ...]]:
+    """Rows of the table of dataflows."""
+    head = "model", "dataflow", "cycles", "utilization", "DRAM MB", "on chip uJ"
+    rows = [(*head, "buffers uJ", "PEs' memories uJ")]
+    for name in MODELS:
+        make, dtype = REPORTED[name]
+        regions = regions_of(make(), offload_options={"dtype": dtype})
+        for flow in ("ws", "os", "is", None, "rs"):
+            (point,) = sweep(regions, [{"dtype": dtype, "dataflow": flow}])
+            energy = {"spad": 0.0, "network": 0.0, **point.energy}
+            levels = (
+                sum(energy.values()) - energy["dram"],
+                energy["scratchpad"] + energy["accumulator"],
+                energy["spad"] + energy["network"],
+            )
+            cells = f"{point.cycles:,}", f"{point.utilization:.1%}", f"{point.dram_bytes / 1e6:.2f}"
+            rows.append((name, flow or "best", *cells, *(f"{pj / 1e6:.0f}" for pj in levels)))
+    return rows
 
 
 def plans() -> list[tuple[str, ...]]:

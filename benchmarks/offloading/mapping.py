@@ -15,7 +15,7 @@ from tvm_ext.byoc.systolic import (
     lower,
     simulate,
 )
-from tvm_ext.byoc.systolic.code.tiling import GemmProblem
+from tvm_ext.byoc.systolic.code.problem import GemmProblem
 
 
 def measure() -> list[dict[str, Any]]:

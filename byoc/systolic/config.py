@@ -29,12 +29,14 @@ _ITEMSIZE = {"int8": 1, "bfloat16": 2, "int32": 4, "float32": 4}
 class Dataflow(str, enum.Enum):
     """Which operand of C[m, n] = A[m, k] B[k, n] stays in the PEs while the others stream through.
 
-    A member equals its string: `Dataflow.WS == "ws"`.
+    Row stationary is of convolutions (a GEMM is one of 1x1), by PEs with memories of their own; see
+    :mod:`.simulation.row_stationary`. A member equals its string: `Dataflow.WS == "ws"`.
     """
 
     WS = "ws"  #: weight stationary: B stays, A streams
     OS = "os"  #: output stationary: C stays, A and B stream
     IS = "is"  #: input stationary: A stays, B streams
+    RS = "rs"  #: row stationary: rows of filters stay, rows of the image slide past them
 
     def __str__(self) -> str:
         return self.value
@@ -52,10 +54,27 @@ class Dataflow(str, enum.Enum):
             raise cls.unknown(value) from None
 
     @classmethod
+    def systolic(cls, value: str) -> Dataflow:
+        """The dataflow of that name, of the three in which a systolic array multiplies matrices.
+
+        Raises:
+            OptionError: there is none, or it is row stationary.
+        """
+        if value == cls.RS:
+            raise cls.unknown(value)
+        return cls.of(value)
+
+    @classmethod
     def unknown(cls, value: object) -> OptionError:
-        """The error for a name that is none of them."""
-        choices = ", ".join(repr(member.value) for member in cls)
-        return OptionError(f"dataflow={value!r} is unknown", fix=f"choose one of {choices}")
+        """The error for a name that is none of them, or for row stationary where an array has only the others."""
+        is_rows = value == cls.RS
+        choices = ", ".join(repr(member.value) for member in (SYSTOLIC if is_rows else cls))
+        what = "is not of a systolic array" if is_rows else "is unknown"
+        return OptionError(f"dataflow={str(value)!r} {what}", fix=f"choose one of {choices}")
+
+
+#: Those of a systolic array, among which a layer has the one of the fewest cycles unless one is asked for.
+SYSTOLIC = (Dataflow.WS, Dataflow.OS, Dataflow.IS)
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,9 @@ class Accelerator:
             the other); see :func:`.simulation.cycles.gemm_cycles`.
         arrays: systolic arrays of rows x cols PEs, among which each GEMM is cut (:mod:`.simulation.partition`); they
             share both memories, the DMA channel and the vector unit.
+        filter_spad, input_spad: operands of the two memories that a PE of a row-stationary array has, for its rows of
+            filters and of the image, those of Eyeriss by default. There are two of each where what comes next arrives
+            behind the work: of filters with "overlapped", of the image always.
         energy: picojoules of operations and bytes: a table, a mapping of those of its figures that are to be others, or
             a model at a node, "hwcomponents:45nm" (:meth:`.energy.EnergyTable.of_model`), of these memories, whose
             ports are as wide as the longer side of an array, and as a row of its sums.
@@ -97,6 +119,8 @@ class Accelerator:
     frequency_hz: float = 1e9
     compute_model: str = "overlapped"
     arrays: int = 1
+    filter_spad: int = 224
+    input_spad: int = 12
     energy: EnergyTable = field(default_factory=EnergyTable)
 
     def __post_init__(self) -> None:
@@ -174,7 +198,7 @@ class Accelerator:
 _BOUNDS = {
     "rows": (1, 1024), "cols": (1, 1024), "scratchpad_bytes": (1, 1 << 40), "accumulator_bytes": (4, 1 << 40),
     "dma_bytes_per_cycle": (1, 1 << 20), "dma_latency": (0, 1 << 30), "vector_lanes": (1, 1 << 16),
-    "launch_cycles": (0, 1 << 40), "arrays": (1, 1024),
+    "launch_cycles": (0, 1 << 40), "arrays": (1, 1024), "filter_spad": (1, 1 << 16), "input_spad": (1, 1 << 16),
 }  # fmt: skip
 
 
@@ -204,7 +228,8 @@ class SystolicOptions(Accelerator):
     Attributes:
         dtype: "float32" by default, which most models are; "int8" takes quantized layers, "bfloat16" needs
             `precision="bf16"` of compile.
-        dataflow: "ws", "os" or "is" for all layers; None: for each layer the one of least estimated cycles.
+        dataflow: "ws", "os", "is" or "rs" for all layers; None: for each layer that of the first three with the least
+            estimated cycles.
         fusion: whether results of layers stay in the scratchpad where that saves bytes of DRAM; see
             :mod:`.code.plan`.
         run: what runs programs, one of RUNS: "functional", numpy over tiles, or "rtl", the hardware, clock by clock; it
@@ -226,7 +251,8 @@ class SystolicOptions(Accelerator):
         if not isinstance(self.fusion, bool):
             raise OptionError(f"fusion={self.fusion!r}: True or False is needed")
         if self.dataflow is not None:
-            object.__setattr__(self, "dataflow", str(Dataflow.of(self.dataflow)))
+            of = Dataflow.systolic if self.run == "rtl" else Dataflow.of
+            object.__setattr__(self, "dataflow", str(of(self.dataflow)))
         super().__post_init__()
 
     @property

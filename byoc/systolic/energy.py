@@ -27,13 +27,17 @@ class EnergyTable:
 
     The defaults are for 45 nm at 0.9 V (Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9): a
     multiply-add is multiplier plus adder; memories are its caches for 64 bits (32 KiB 20 pJ, 1 MiB 100 pJ),
-    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ. Of bfloat16 it
+    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ. Memories of
+    512 bytes in PEs go by the power law of caches of 8 KiB (10 pJ) and 32 KiB, and what is brought to a PE takes twice
+    that, as in Eyeriss (Chen, ISCA 2016, table IV: 1 and 2, where its buffer has 6 and DRAM 200). Of bfloat16 it
     is the multiplier of float16, whose significand is longer, and the adder of float32.
 
     Attributes:
         mac_int8, mac_bfloat16, mac_float32: one multiply-add, by the dtype of its operands.
         vector_op: one element of one operation of the vector unit (a float32 multiply-add).
         scratchpad_byte, accumulator_byte, dram_byte: one byte read or written there.
+        spad_byte, network_byte: of row-stationary arrays: one byte read or written in a PE, and one brought to a PE.
+            Registers are part of multiply-adds.
         source: where the figures are from, as reports name it.
 
     Raises:
@@ -47,6 +51,8 @@ class EnergyTable:
     scratchpad_byte: float = 6.6
     accumulator_byte: float = 3.4
     dram_byte: float = 244.0
+    spad_byte: float = 0.31
+    network_byte: float = 0.62
     source: str = _HOROWITZ
 
     def __post_init__(self) -> None:
@@ -88,7 +94,8 @@ class EnergyTable:
         return cls(
             logic * MAC_INT8, logic * cls.mac_bfloat16, logic * cls.mac_float32, logic * cls.vector_op,
             _sram(node, *scratchpad), _sram(node, *accumulator), DRAM[dram],
-            f"{told}floats scaled from {_HOROWITZ}, at {node:g} nm",
+            logic * cls.spad_byte, logic * cls.network_byte,
+            f"{told}floats and memories of PEs scaled from {_HOROWITZ}, at {node:g} nm",
         )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from ...core.errors import OptionError, ToolError
 from ...core.extras import extra
-from .code.isa import Instruction, Vector, error_at
+from .code.isa import Conv, Instruction, Vector, error_at
 from .code.program import Program
-from .config import Accelerator, Dataflow
+from .config import SYSTOLIC, Accelerator, Dataflow
 from .simulation.functional import in_order
 
 if TYPE_CHECKING:
@@ -81,8 +81,11 @@ def check_hardware(hardware: Accelerator) -> None:
 
 
 def check_instructions(instructions: Sequence[Instruction]) -> None:
-    """Raises ProgramError at the first operation of the vector unit that the hardware has not."""
+    """Raises ProgramError at the first operation of the vector unit that the hardware has not, or convolution."""
     for index, instruction in enumerate(instructions):
+        if isinstance(instruction, Conv):
+            what = f"the hardware has no dataflow='rs'; it has {', '.join(SYSTOLIC)}"
+            raise error_at(index, instruction, what, fix=_FIX)
         if isinstance(instruction, Vector) and (problem := missing_operation(instruction.op)):
             raise error_at(index, instruction, problem, fix=_FIX)
 
@@ -165,7 +168,7 @@ def _hardware() -> None:
 
 
 def _rtlil(accelerator: Accelerator, dataflow: str, part: str) -> str:
-    dataflow = Dataflow.of(dataflow)
+    dataflow = Dataflow.systolic(dataflow)
     check_hardware(accelerator)
     _hardware()
     extra("pyosys", "rtl", "the accelerator as Verilog")

@@ -56,12 +56,12 @@ def rows_read(layer: GemmLayer, begin: int, end: int) -> tuple[int, int]:
     """Begin and end of the rows of its input image that rows [begin, end) of a layer's output need."""
     if isinstance(layer.a, Matrix):
         return begin, end
-    first, last = _reach(layer.a, begin, end)
+    first, last = rows_reached(layer.a, begin, end)
     return max(0, first), min(layer.a.geometry.size[0], last)
 
 
-def _reach(windows: Windows, begin: int, end: int) -> tuple[int, int]:
-    """The same with the padding."""
+def rows_reached(windows: Windows, begin: int, end: int) -> tuple[int, int]:
+    """Begin and end of the rows of an image that rows [begin, end) of its output need, padding included."""
     geometry = windows.geometry
     first = begin * geometry.strides[0] - geometry.padding[0]
     return first, first + (end - 1 - begin) * geometry.strides[0] + (geometry.kernel[0] - 1) * geometry.dilation[0] + 1
@@ -98,7 +98,7 @@ def banded(layer: GemmLayer, rows: Band, source: Band | None, is_last: bool) -> 
 
 def _windows(windows: Windows, rows: Band, source: Band) -> Windows:
     """Windows of the rows of an output over those of its input; padding is what they reach beyond."""
-    first, last = _reach(windows, rows.begin, rows.end)
+    first, last = rows_reached(windows, rows.begin, rows.end)
     (_, left, _, right), (_, _, height, width) = windows.geometry.padding, source.shape
     padding = source.begin - first, left, last - source.end, right
     return replace(windows, tensor=source.name, geometry=replace(

@@ -12,7 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import ProgramError
 from ..config import Accelerator
-from .isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector, check_tokens, error_at
+from ..simulation.row_stationary import row_problem
+from .isa import (
+    Conv,
+    Finish,
+    Gemm,
+    Load,
+    LoadConstant,
+    LoadWindows,
+    Reduce,
+    Store,
+    Vector,
+    check_tokens,
+    error_at,
+    padded_size,
+)
 
 if TYPE_CHECKING:
     from .program import Program
@@ -71,16 +85,8 @@ def _check_load(program: Program, load: Load) -> str:
 
 def _check_windows(program: Program, load: LoadWindows) -> str:
     tensor = program.tensors[load.tensor]
-    spans = (
-        (load.height, load.out_height, load.kernel_height, load.stride_height, load.dilation_height, load.pad_top),
-        (load.width, load.out_width, load.kernel_width, load.stride_width, load.dilation_width, load.pad_left),
-    )  # fmt: skip
-    if any(min(span[:5]) < 1 for span in spans) or load.channels < 1:
-        return "channels, sizes, kernel, strides and dilation are 1 or more"
-    if any((out - 1) * stride - pad >= size for size, out, _, stride, _, pad in spans):
-        return "a window begins outside of the image"
-    if any(pad > (kernel - 1) * dilation for _, _, kernel, _, dilation, pad in spans):
-        return "padding as wide as a window"
+    if problem := _image(load):
+        return problem
     if load.pad_value not in {"float32": (0, -128), "int32": (0,)}.get(tensor.dtype, (load.pad_value,)):
         return f"pad_value is for int8 and uint8 tensors (float32: 0 or -128), and {tensor.name} is {tensor.dtype}"
     if load.row_begin + load.rows > load.out_height * load.out_width:
@@ -90,8 +96,6 @@ def _check_windows(program: Program, load: LoadWindows) -> str:
         return f"columns end behind the last element of a window, {depth}"
     if load.offset + load.channels * load.height * load.width > tensor.size:
         return f"the image ends behind tensor {tensor.name} of {tensor.size} elements"
-    if load.channels * math.prod(load.padded_size) > MAX_IMAGE_ELEMENTS:
-        return f"the image with its padding has more than {MAX_IMAGE_ELEMENTS} elements"
     size = loaded_itemsize(program.accelerator, tensor.dtype, load.operand)
     return _scratchpad(program, load.dst, load.rows * load.cols, size)
 
@@ -116,6 +120,40 @@ def _check_gemm(program: Program, gemm: Gemm) -> str:
         or _scratchpad(program, gemm.b, gemm.k * gemm.n, itemsize)
         or _accumulator(program, gemm.c, gemm.m * gemm.n)
     )
+
+
+def _check_conv(program: Program, conv: Conv) -> str:
+    hardware, (m, k, n) = program.accelerator, conv.sizes
+    if not n or conv.accumulate not in (0, 1):
+        return "n is 1 or more, and accumulate is 0 or 1"
+    if conv.pad_value and hardware.dtype != "int8":
+        return f"pad_value is for operands of int8, and these are {hardware.dtype}"
+    kernel, dilation = (conv.kernel_height, conv.kernel_width), (conv.dilation_height, conv.dilation_width)
+    return (
+        _image(conv)
+        or row_problem(kernel, dilation, hardware)
+        or _scratchpad(program, conv.a, conv.channels * conv.height * conv.width, hardware.itemsize)
+        or _scratchpad(program, conv.b, k * n, hardware.itemsize)
+        or _accumulator(program, conv.c, m * n)
+    )
+
+
+def _image(windows: LoadWindows | Conv) -> str:
+    """What is wrong with the windows over an image."""
+    w = windows
+    spans = (
+        (w.height, w.out_height, w.kernel_height, w.stride_height, w.dilation_height, w.pad_top),
+        (w.width, w.out_width, w.kernel_width, w.stride_width, w.dilation_width, w.pad_left),
+    )  # fmt: skip
+    if any(min(span[:5]) < 1 for span in spans) or w.channels < 1:
+        return "channels, sizes, kernel, strides and dilation are 1 or more"
+    if any((out - 1) * stride - pad >= size for size, out, _, stride, _, pad in spans):
+        return "a window begins outside of the image"
+    if any(pad > (kernel - 1) * dilation for _, _, kernel, _, dilation, pad in spans):
+        return "padding as wide as a window"
+    if w.channels * math.prod(padded_size(w)) > MAX_IMAGE_ELEMENTS:
+        return f"the image with its padding has more than {MAX_IMAGE_ELEMENTS} elements"
+    return ""
 
 
 def _check_reduce(program: Program, reduce: Reduce) -> str:
@@ -179,5 +217,5 @@ def _accumulator(program: Program, address: int, count: int) -> str:
 
 _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
     Load: _check_load, LoadWindows: _check_windows, LoadConstant: _check_constant, Gemm: _check_gemm,
-    Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
+    Conv: _check_conv, Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
 }  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..config import Accelerator
 from ..simulation.cost import block_of
+from ..simulation.row_stationary import row_mapping
 from .isa import Finish, Instruction, Sync
 from .layer import GemmLayer
 from .layer_code import LayerCode
@@ -28,7 +29,8 @@ def lower(
         layers: in order; they name the tensors.
         tensors: all of them; intermediate ones have role "scratch".
         accelerator: what it is for.
-        dataflow: "ws", "os" or "is" for all layers; by default each has the one of least estimated cycles.
+        dataflow: "ws", "os", "is" or "rs" for all layers; by default each has that of the first three with the least
+            estimated cycles.
         fusion: whether intermediate tensors stay in the scratchpad where that pays; see :mod:`.plan`.
 
     Raises:
@@ -80,8 +82,12 @@ class _Builder:
 
 def facts_of(part: Part) -> dict[str, Any]:
     """Sizes and tilings of a part, in JSON values."""
-    best, layer, hardware, block = part.choices[0], part.layer, part.hardware, {}
-    if hardware.arrays > 1 and best.dataflow != VECTOR:
+    best, layer, hardware = part.choices[0], part.layer, part.hardware
+    block: dict[str, Any] = {}
+    if part.problem.image is not None:
+        mapping = row_mapping(part.problem.image.shape(best.m, best.k, best.n), hardware)[1]
+        block = {"mapping": {name: getattr(mapping, name) for name in "herqtp"}}
+    elif hardware.arrays > 1 and best.dataflow != VECTOR:
         block = {"block": list(block_of(hardware, best.dataflow, best.m, best.k, best.n)[1:])}
     return {
         **block,

@@ -1,9 +1,9 @@
-"""The instruction set: nine instructions for three queues, each a frozen dataclass with a 64-byte binary form.
+"""The instruction set: ten instructions for three queues, each a frozen dataclass with a 64-byte binary form.
 
 Three units work at once, each on a queue of its own, in order (the idea of VTA: Moreau et al., IEEE Micro 2019)::
 
     load:    LOAD, LOAD.WINDOWS, LOAD.CONST    DRAM -> scratchpad
-    compute: GEMM, REDUCE, VECTOR              scratchpad -> accumulator, in place in the accumulator
+    compute: GEMM, CONV, REDUCE, VECTOR        scratchpad -> accumulator, in place in the accumulator
     store:   STORE                             accumulator -> DRAM
 
 Neighbouring queues keep each other in step with tokens: an instruction waits for (`pop`) a token of the queue before
@@ -110,13 +110,6 @@ class LoadWindows:
     def operand(self) -> str:
         return "a"
 
-    @property
-    def padded_size(self) -> tuple[int, int]:
-        """Height and width of the image with padding, as far as any window reaches."""
-        height = (self.out_height - 1) * self.stride_height + (self.kernel_height - 1) * self.dilation_height + 1
-        width = (self.out_width - 1) * self.stride_width + (self.kernel_width - 1) * self.dilation_width + 1
-        return max(height, self.pad_top + self.height), max(width, self.pad_left + self.width)
-
 
 @dataclass(frozen=True, slots=True)
 class LoadConstant:
@@ -148,6 +141,51 @@ class Gemm:
     k: U16
     n: U16
     tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """c[pixels of the output, n] = an image a[channels, height, width] * b[channels * kernel height * kernel width, n],
+    or c += with `accumulate`, by a row-stationary array; a GEMM is one of 1x1.
+
+    a and b lie in the scratchpad, c in the accumulator. What lies outside of the image is `pad_value`, 0 of floats.
+    """
+
+    mnemonic: ClassVar[str] = "CONV"
+    queue: ClassVar[str] = "compute"
+    accumulate: Annotated[int, (0, 1)]
+    a: U32
+    b: U32
+    c: U32
+    n: U16
+    channels: U16
+    height: U16
+    width: U16
+    out_height: U16
+    out_width: U16
+    kernel_height: U8 = 1
+    kernel_width: U8 = 1
+    stride_height: U8 = 1
+    stride_width: U8 = 1
+    dilation_height: U8 = 1
+    dilation_width: U8 = 1
+    pad_top: U8 = 0
+    pad_left: U8 = 0
+    pad_value: I8 = 0
+    tokens: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, k and n of the GEMM with the im2col matrix of the image."""
+        return self.out_height * self.out_width, self.channels * self.kernel_height * self.kernel_width, self.n
+
+
+def padded_size(windows: LoadWindows | Conv) -> tuple[int, int]:
+    """Height and width of the image with padding, as far as any window reaches."""
+    w = windows
+    height = (w.out_height - 1) * w.stride_height + (w.kernel_height - 1) * w.dilation_height + 1
+    width = (w.out_width - 1) * w.stride_width + (w.kernel_width - 1) * w.dilation_width + 1
+    return max(height, w.pad_top + w.height), max(width, w.pad_left + w.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +272,10 @@ class Finish:
     tokens: int = 0
 
 
-Instruction = Load | LoadWindows | LoadConstant | Gemm | Vector | Store | Sync | Finish | Reduce
+Instruction = Load | LoadWindows | LoadConstant | Gemm | Vector | Store | Sync | Finish | Reduce | Conv
 #: Operation code -> class; 0 is left out, so that zeros are no program.
 CLASSES: dict[int, type[Any]] = dict(
-    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish, Reduce), start=1)
+    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish, Reduce, Conv), start=1)
 )
 
 

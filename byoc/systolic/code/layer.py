@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import ProgramError
+from ..config import Dataflow
 from .check import ITEMSIZE
-from .tiling import GemmProblem
+from .problem import MATRIX_ROWS, GemmProblem, ImageRows
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,8 @@ class GemmLayer:
         tiles = tuple(step.tile.tensor for step in self.steps if step.tile is not None)
         return {"a": (self.a.tensor,), "b": b, "tiles": tiles, "out": (self.out.tensor,)}
 
-    def problem(self, out_dtype: str) -> GemmProblem:
-        """What the tiling of this layer depends on."""
+    def problem(self, out_dtype: str, dataflow: str | None = None) -> GemmProblem:
+        """What the tiling of this layer depends on; with the dataflow that is asked for, if one is."""
         rows = [step.row for step in self.steps if step.row is not None]
         return GemmProblem(
             m=self.m, k=self.k, n=self.n, batch=self.batch, parts=self.parts, a_batches=self.a.batches,
@@ -185,7 +186,14 @@ class GemmLayer:
             tile_bytes=sum(ITEMSIZE[step.dtype] for step in self.steps if step.tile is not None),
             vector_steps=len(self.steps), out_bytes=ITEMSIZE[out_dtype], reduce=self.reduce,
             b_is_constant=isinstance(self.b, np.ndarray),
+            image=self._image_rows() if dataflow == Dataflow.RS and not self.reduce else None,
         )  # fmt: skip
+
+    def _image_rows(self) -> ImageRows:
+        if isinstance(self.a, Matrix):
+            return MATRIX_ROWS
+        of = self.a.geometry
+        return ImageRows(of.size, of.out_size[1], of.kernel, of.strides, of.dilation)
 
 
 def matmul(name: str, a: str, b: str | np.ndarray, out: str, sizes: tuple[int, int, int], **options: Any) -> GemmLayer:

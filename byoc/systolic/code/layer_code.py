@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..bfloat16 import to_bits
 from ..config import Accelerator
+from .bands import rows_reached
 from .check import ITEMSIZE
 from .isa import (
     POP_NEXT,
     POP_PREV,
     PUSH_NEXT,
     PUSH_PREV,
+    Conv,
     Gemm,
     Instruction,
     Load,
@@ -37,8 +39,9 @@ from .isa import (
     Store,
     Vector,
 )  # fmt: skip
-from .layer import GemmLayer, Matrix, Step
-from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
+from .layer import GemmLayer, Matrix, Step, Windows
+from .problem import GemmProblem
+from .tiling import Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,8 @@ class LayerCode:
 
     def _load_a(self, position: _Position) -> Instruction:
         a, address, (begin, end) = self._layer.a, self._slots["a"].address, self._a_columns(position)
+        if self._problem.image is not None:
+            return self._load_image(position)
         if isinstance(a, Matrix):
             return self._load("a", a, address, position.batch, position.m, (begin, end))
         geometry = a.geometry
@@ -174,6 +179,24 @@ class LayerCode:
             a.offset(position.batch), geometry.channels, *geometry.size, *geometry.out_size, *geometry.kernel,
             *geometry.strides, *geometry.dilation, *geometry.padding[:2], a.pad_value,
         )  # fmt: skip
+
+    def _load_image(self, position: _Position) -> Load:
+        """A as a row-stationary array has it: channels by pixels, of the rows of an image that the tile reads."""
+        a, address, (begin, end) = self._layer.a, self._slots["a"].address, position.k
+        if isinstance(a, Matrix):
+            turned = replace(a, row_stride=a.col_stride, col_stride=a.row_stride)
+            return self._load("a", turned, address, position.batch, (begin, end), position.m)
+        (height, width), taps = a.geometry.size, a.geometry.kernel[0] * a.geometry.kernel[1]
+        (first, last), channel = self._image_rows(a, position)[:2], begin // taps
+        sizes = (end - begin) // taps, (last - first) * width
+        offset = a.offset(position.batch) + (channel * height + first) * width
+        return Load("a", self._tensors[a.tensor], address, *sizes, offset, height * width, 1)
+
+    def _image_rows(self, a: Windows, position: _Position) -> tuple[int, int, int]:
+        """Begin and end of the rows of the image that a tile reads, and rows of padding above them."""
+        width = a.geometry.out_size[1]
+        first, last = rows_reached(a, *((a.row + row) // width for row in position.m))
+        return max(0, first), min(a.geometry.size[0], last), max(0, -first)
 
     def _load_b(self, position: _Position) -> Instruction:
         b, address = self._layer.b, self._slots["b"].address
@@ -232,14 +255,29 @@ class LayerCode:
         m, k, n = (end - begin for begin, end in (position.m, position.k, position.n))
         addresses = (self._slots["a"].address, self._slots["b"].address, c)
         more, reduce = int(not position.is_first), self._layer.reduce
-        work: list[Instruction] = [
-            Reduce(reduce, more, *addresses, m, n, k)
-            if reduce
-            else Gemm(self._tiling.dataflow, more, *addresses, m, k, n)
-        ]
+        work: list[Instruction] = []
+        if reduce:
+            work.append(Reduce(reduce, more, *addresses, m, n, k))
+        elif self._problem.image is not None:
+            work.append(self._conv(position, Conv(more, *addresses, n, k, 1, m, 1, m)))
+        else:
+            work.append(Gemm(self._tiling.dataflow, more, *addresses, m, k, n))
         if position.is_last:
             work += [_vector(step, c, (m, n), address) for step, address in self._operands(position)]
         return work
+
+    def _conv(self, position: _Position, gemm: Conv) -> Conv:
+        """The convolution of a tile, made of that for the GEMM of its im2col matrix."""
+        a = self._layer.a
+        if isinstance(a, Matrix):
+            return gemm
+        geometry, (first, last, pad_top) = a.geometry, self._image_rows(a, position)
+        width = geometry.out_size[1]
+        return Conv(
+            gemm.accumulate, gemm.a, gemm.b, gemm.c, gemm.n, gemm.channels // (geometry.kernel[0] * geometry.kernel[1]),
+            last - first, geometry.size[1], gemm.out_width // width, width, *geometry.kernel, *geometry.strides,
+            *geometry.dilation, pad_top, geometry.padding[1], a.pad_value,
+        )  # fmt: skip
 
     def _store(self, position: _Position) -> Instruction:
         out = self._layer.out

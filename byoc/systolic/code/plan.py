@@ -18,8 +18,9 @@ from .bands import Band, banded, is_image, reads_image, rows_read
 from .check import ITEMSIZE
 from .layer import GemmLayer
 from .layer_check import check_layer
+from .problem import GemmProblem
 from .program import Tensor
-from .tiling import ALIGNMENT, SLACK, GemmProblem, Tiling, search
+from .tiling import ALIGNMENT, SLACK, Tiling, search
 
 #: Into how many bands an output is cut: the fewest of these whose results take at most such a share of what is left.
 _BANDS, _SHARES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 112), (0.75, 0.5, 0.25)
@@ -259,7 +260,7 @@ class _Planner:
 
     def _part(self, layer: GemmLayer, tensors: Mapping[str, Tensor], free: int, kept: frozenset[str]) -> Part:
         local = frozenset(name for name, all_of in layer.operands.items() if all_of and kept.issuperset(all_of))
-        problem = replace(layer.problem(tensors[layer.out.tensor].dtype), local=local)
+        problem = replace(layer.problem(tensors[layer.out.tensor].dtype, self._dataflow), local=local)
         try:
             hardware = _with_scratchpad(self._hardware, free)
             return Part(layer, problem, hardware, search(problem, hardware, self._dataflow))

@@ -15,12 +15,14 @@ import bisect
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....core.errors import ProgramError
-from ..config import Accelerator, Dataflow
+from ..config import SYSTOLIC, Accelerator, Dataflow
 from ..simulation.cost import block_of, move_cycles, transfer_cycles
 from ..simulation.partition import pieces
+from ..simulation.row_stationary import row_mapping, row_problem
+from .problem import MATRIX_ROWS, GemmProblem
 
 #: Outermost first; k is always innermost, so that partial sums stay in the accumulator.
 ORDERS = ("bmnk", "bnmk", "nbmk")
@@ -38,51 +40,6 @@ _PANEL_STEPS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 VECTOR = "vector"  #: what stands for a dataflow where the vector unit does the work
 
 
-@dataclass(frozen=True)
-class GemmProblem:
-    """What of a layer its tiling depends on: batch times C[m, n] = A[m, k] B[k, n], with an epilogue.
-
-    Attributes:
-        batch, m, k, n: sizes.
-        parts: how often k is walked through, with another B each time (weights that need more than 8 bits).
-        a_batches, b_batches, row_batches: how many of the batch have an A, B, row operands of their own, in turn.
-        rows: row operands of the epilogue, [n] of 4 bytes each.
-        tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
-        vector_steps: operations of the epilogue.
-        out_bytes: of an element of the result.
-        b_is_constant: whether B is packed at compile time.
-        local: which of "a", "b", "tiles" and "out" lie in the scratchpad, not in DRAM.
-        reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
-            of C has of its own in A.
-    """
-
-    m: int
-    k: int
-    n: int
-    batch: int = 1
-    parts: int = 1
-    a_batches: int = 1
-    b_batches: int = 1
-    row_batches: int = 1
-    rows: int = 0
-    tile_bytes: int = 0
-    vector_steps: int = 0
-    out_bytes: int = 4
-    reduce: str = ""
-    b_is_constant: bool = False
-    local: frozenset[str] = frozenset()
-
-    @property
-    def macs(self) -> int:
-        return self.batch * self.m * self.k * self.n * self.parts
-
-    def operand_elements(self, m: int, k: int, n: int) -> tuple[int, int]:
-        """Elements of A and of B that m x n elements of C of depth k read."""
-        if not self.reduce:
-            return m * k, k * n
-        return m * k * n, k * n if self.reduce == "dot" else 0
-
-
 @dataclass(frozen=True, order=True)
 class Tiling:
     """One legal way, with its estimate.
@@ -90,7 +47,7 @@ class Tiling:
     Attributes:
         cycles: estimate of the whole: the busiest queue, with what comes before its first and behind its last work.
         compute, load, store: cycles that each queue is busy.
-        dataflow: "ws", "os" or "is"; "vector" where the vector unit does the work.
+        dataflow: "ws", "os", "is" or "rs"; "vector" where the vector unit does the work.
         order: loops, outermost first.
         m, k, n: sizes of a tile.
         dram_bytes: that are loaded and stored.
@@ -117,13 +74,17 @@ class Tiling:
 
 @functools.lru_cache(maxsize=1024)
 def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = None) -> tuple[Tiling, ...]:
-    """The best tiling first, then the runners-up by cycles; with `dataflow`, of this one only.
+    """The best tiling first, then the runners-up by cycles; with `dataflow`, of this one only. Row stationary is tried
+    where it is asked for: its PEs are others.
 
     Raises:
         ProgramError: not even the smallest tile fits the memories.
     """
-    dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
+    dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(flow) for flow in SYSTOLIC]
     dataflows = [VECTOR] if problem.reduce else dataflows
+    if dataflows == [Dataflow.RS]:
+        problem = replace(problem, image=problem.image or MATRIX_ROWS)
+        check_rows(problem, hardware)
     ways = sorted(
         (_compute_cycles(problem, hardware, flow, tile), flow, tile, stays)
         for tile, stays in _legal_tiles(problem, hardware)
@@ -157,17 +118,30 @@ def _rank(problem: GemmProblem, tiling: Tiling) -> tuple[int, int]:
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
     """Raises ProgramError, as :func:`search` does, if not even the smallest tile fits the memories."""
+    check_rows(problem, hardware)
     if not is_legal(problem, hardware, _smallest(problem)):
         raise _nothing_fits(problem, hardware)
 
 
+def check_rows(problem: GemmProblem, hardware: Accelerator) -> None:
+    """Raises ProgramError where a problem goes by rows, and the accelerator has no array for that."""
+    if problem.image and (why := row_problem(problem.image.kernel, problem.image.dilation, hardware)):
+        raise ProgramError(why, fix="choose another dataflow")
+
+
 def _smallest(problem: GemmProblem) -> tuple[int, int, int]:
     """The smallest tile: the vector unit takes all of k at once."""
-    return (1, problem.k if problem.reduce else 1, 1)
+    m, k = problem.grain
+    return (m, problem.k if problem.reduce else k, 1)
 
 
 def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
-    need = scratchpad_need(problem, hardware, _smallest(problem))
+    need, words = scratchpad_need(problem, hardware, _smallest(problem)), problem.grain[0]
+    if words > hardware.accumulator_bytes // 4:
+        return ProgramError(
+            f"a row of {words} sums does not fit an accumulator of {hardware.accumulator_bytes} bytes",
+            fix=f"give the accelerator accumulator_bytes={4 * words} or more",
+        )
     return ProgramError(
         f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
         f"{hardware.scratchpad_bytes} bytes",
@@ -217,7 +191,8 @@ def is_legal(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, 
 
 
 def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[tuple[int, int, int], str]]:
-    for m in _sizes(problem.m, hardware.rows):
+    grain = problem.grain[0]
+    for m in (grain * size for size in _sizes(problem.m // grain, hardware.rows)):
         for n in _sizes(problem.n, hardware.cols):
             k = _deepest(problem, hardware, m, n)
             if k:
@@ -230,8 +205,9 @@ def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[
 
 def _deepest_panel(problem: GemmProblem, hardware: Accelerator, m: int, n: int, stays: str) -> int:
     """The depth of the fewest steps along k with which all of an operand along k can stay; 0 if it cannot."""
+    step = _depth_step(problem, hardware)
     for steps in _PANEL_STEPS:
-        k = -(-problem.k // (steps * hardware.rows)) * hardware.rows
+        k = -(-problem.k // (steps * step)) * step
         if k < problem.k and is_legal(problem, hardware, (m, k, n), stays):
             return k
     return 0
@@ -249,14 +225,22 @@ def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int
     """The deepest equal part of k that is legal with tiles of m and n; 0 if none is."""
     if problem.reduce:
         return problem.k if is_legal(problem, hardware, (m, problem.k, n)) else 0
-    if not is_legal(problem, hardware, (m, 1, n)):
+    grain = problem.grain[1]
+    if not is_legal(problem, hardware, (m, grain, n)):
         return 0
     free = hardware.scratchpad_bytes // 2 - sum(slot_bytes(problem, hardware, (m, 0, n)).values())
-    low = min(problem.k, _LARGEST_TILE, free // ((m + n) * hardware.itemsize))
+    each = sum(problem.operand_elements(m, grain, n)) * hardware.itemsize
+    low = min(problem.k // grain, _LARGEST_TILE // grain, free // each) * grain
     while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
-        low -= 1
-    equal = -(-problem.k // -(-problem.k // low))
-    return min(low, -(-equal // hardware.rows) * hardware.rows)
+        low -= grain
+    equal, step = -(-problem.k // -(-problem.k // low)), _depth_step(problem, hardware)
+    return min(low, -(-equal // step) * step)
+
+
+def _depth_step(problem: GemmProblem, hardware: Accelerator) -> int:
+    """Of k: what the rows of the array take at once, in whole channels where it goes by rows."""
+    filter_rows = 1 if problem.image is None else problem.image.kernel[0]
+    return problem.grain[1] * max(1, hardware.rows // filter_rows)
 
 
 def loop_extents(problem: GemmProblem, tile: tuple[int, int, int]) -> dict[str, int]:
@@ -366,7 +350,8 @@ def _load_traffic(
     of_a, of_b = _in_dram(problem, hardware)
     k_tiles = extents["k"] // problem.parts
     columns = extents["n"] if problem.reduce else 1
-    a, b = problem.operand_elements(problem.m, problem.k, problem.n)
+    of_tiles = [(problem.operand_elements(m, problem.k, problem.n)[0], n) for m, n in pieces(problem.m, tile[0])]
+    a, b = sum(size * n for size, n in of_tiles), problem.operand_elements(problem.m, problem.k, problem.n)[1]
     moved = {
         "a": (counts["a"], counts["a"] * a * of_a // (extents["m"] * k_tiles * columns)),
         "b": (counts["b"], counts["b"] * b * of_b // (extents["n"] * k_tiles)),
@@ -384,6 +369,8 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
     """Cycles of the array, or of the vector unit, for one tile."""
     if problem.reduce:
         return -(-m * k * n // hardware.vector_lanes)
+    if problem.image is not None:
+        return row_mapping(problem.image.shape(m, k, n), hardware)[0]
     return block_of(hardware, dataflow, m, k, n).cycles
 
 

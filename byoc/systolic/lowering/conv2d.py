@@ -86,7 +86,8 @@ def _steps(composite: Composite, product: Product, form: Form, matrices: np.ndar
 
 def _cycles(layer: GemmLayer, composite: Composite, options: SystolicOptions) -> int:
     """Estimated cycles of the tiling that the layer will have."""
-    return search(layer.problem(composite.result.dtype), options.accelerator, options.dataflow)[0].cycles
+    problem = layer.problem(composite.result.dtype, options.dataflow)
+    return search(problem, options.accelerator, options.dataflow)[0].cycles
 
 
 def _check(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> None:

@@ -48,7 +48,7 @@ def check_composite(composite: Composite, options: SystolicOptions) -> str:
         layer = _LAYER_OF[composite.anchor.op](composite, options, dry=True)
         tensors = tensors_of(Region.of(composite.name, composite))
         check_layer(layer, {tensor.name: tensor for tensor in tensors}, options)
-        check_fits(layer.problem(composite.result.dtype), options)
+        check_fits(layer.problem(composite.result.dtype, options.dataflow), options)
         if options.run == "rtl":
             return next((problem for step in layer.steps if (problem := missing_operation(step.op))), "")
     except ProgramError as error:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.errors import OptionError
-from ..code.isa import Gemm, Reduce, Vector
+from ..code.isa import Conv, Gemm, Reduce, Vector
 from ..code.program import Layer, Program, program_from_bytes
 from ..simulation.cost import block_of
 from ..simulation.cycles import mapping_efficiency
+from ..simulation.row_stationary import RowShape, row_mapping
 from ..simulation.timing import Timing, simulate
 
 
@@ -20,12 +21,13 @@ class LayerRow:
     Attributes:
         name, facts: of the layer; facts hold its sizes, dataflow, tile, and what the partitioner put there.
         begin, cycles: when its first load starts, and how long it takes until its last store is done.
-        compute_begin: when its first GEMM or REDUCE starts.
+        compute_begin: when its first GEMM, CONV or REDUCE starts.
         array_cycles, vector_cycles: how long array and vector unit work.
         macs, dram_bytes: multiply-adds of the array; bytes between DRAM and the chip.
         energy: picojoules by level.
         utilization: multiply-adds of all that the PEs could do in `cycles`.
-        mapping_efficiency: mean part of the PEs, of all arrays, that a fold uses.
+        mapping_efficiency: mean part of the PEs, of all arrays, that a fold uses; of products that PEs could do in the
+            windows of a row-stationary one, those that there are.
         bound: side of the roofline: "compute" where multiply-adds at full speed would take longer than the transfers.
     """
 
@@ -61,14 +63,14 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
     span = range(layer.begin, layer.end)
     cycles_of = {
         kind: sum(timing.costs[i].cycles for i in span if isinstance(timing.program.instructions[i], kind))
-        for kind in (Gemm, Reduce, Vector)
+        for kind in (Gemm, Conv, Reduce, Vector)
     }
-    works = (timing.events[i].start for i in span if isinstance(timing.program.instructions[i], Gemm | Reduce))
+    works = (timing.events[i].start for i in span if isinstance(timing.program.instructions[i], Gemm | Conv | Reduce))
     dram = totals.bytes_at("dram")
     peak_compute, peak_transfer = totals.macs / hardware.macs_per_cycle, dram / hardware.dma_bytes_per_cycle
     return LayerRow(
         name=layer.name, facts=dict(layer.facts), begin=begin, cycles=end - begin,
-        compute_begin=min(works, default=begin), array_cycles=cycles_of[Gemm],
+        compute_begin=min(works, default=begin), array_cycles=cycles_of[Gemm] + cycles_of[Conv],
         vector_cycles=cycles_of[Reduce] + cycles_of[Vector], macs=totals.macs, dram_bytes=dram,
         energy=dict(totals.energy),
         utilization=totals.macs / ((end - begin) * hardware.macs_per_cycle) if end > begin else 0.0,
@@ -78,16 +80,21 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
 
 
 def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
-    """Of the GEMMs of a layer, weighted by their cycles; an array without a block maps nothing."""
+    """Of the GEMMs and convolutions of a layer, weighted by their cycles; an array without a block maps nothing."""
     hardware = timing.program.accelerator
     weighted = cycles = 0.0
     for index in range(layer.begin, layer.end):
-        gemm = timing.program.instructions[index]
+        gemm, share = timing.program.instructions[index], 0.0
+        if isinstance(gemm, Conv):
+            mapping = row_mapping(RowShape.of(gemm), hardware)[1]
+            share = mapping.efficiency * mapping.active_pes[0] / hardware.macs_per_cycle
         if isinstance(gemm, Gemm):
             block = block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
             used = mapping_efficiency(gemm.dataflow, block.m, gemm.k, block.n, hardware.rows, hardware.cols)
             worked = gemm.m * gemm.n / (block.m * block.n * hardware.arrays)
-            weighted += timing.costs[index].cycles * used * worked
+            share = used * worked
+        if share:
+            weighted += timing.costs[index].cycles * share
             cycles += timing.costs[index].cycles
     return weighted / cycles if cycles else 0.0
 

@@ -8,15 +8,16 @@ fold along k, but only once in output stationary.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..code.check import ITEMSIZE, loaded_itemsize
-from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
+from ..code.isa import Conv, Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
 from .partition import Block, partition, pieces
+from .row_stationary import RowCounts, RowShape, row_mapping
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Cost:
         cycles: that its unit is busy, if it never waits.
         transfer: cycles of these in which it has the DMA channel.
         macs, vector_ops: multiply-adds of the array; elements of the vector unit.
-        traffic: (memory, operand, bytes), read or written; memories are dram, scratchpad, accumulator.
+        traffic: (memory, operand, bytes), read or written; memories are dram, scratchpad, accumulator, and of a
+            row-stationary array spad, those within PEs, network, what is brought to PEs, and register, where sums grow.
     """
 
     cycles: int = 0
@@ -56,6 +58,8 @@ class CostModel:
         if isinstance(instruction, Gemm):
             sizes = instruction.m, instruction.k, instruction.n
             return gemm_cost, instruction.dataflow, instruction.accumulate, *sizes
+        if isinstance(instruction, Conv):
+            return conv_cost, replace(instruction, a=0, b=0, c=0, tokens=0)
         if isinstance(instruction, Vector):
             count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}
             operand_bytes = count[instruction.source] * ITEMSIZE[instruction.dtype]
@@ -111,6 +115,18 @@ def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: 
             ("accumulator", "output", c * (2 * c_writes - 1 + accumulate)),
         ),
     )
+
+
+def conv_cost(hardware: Accelerator, conv: Conv) -> Cost:
+    """Of a convolution, row stationary, whose operands lie in the scratchpad."""
+    cycles, mapping = row_mapping(RowShape.of(conv), hardware)
+    counts, (m, k, n) = RowCounts.of(conv, mapping), conv.sizes
+    sizes = {"a": hardware.itemsize, "b": hardware.itemsize, "output": hardware.accumulator_itemsize}
+    levels = {"scratchpad": counts.buffer, "network": counts.network, "spad": counts.spad}
+    levels["register"] = {"output": counts.registers}
+    sums = ("accumulator", "output", m * n * sizes["output"] * (2 * counts.sums - 1 + conv.accumulate))
+    moved = ((level, name, n * sizes[name]) for level, values in levels.items() for name, n in values.items())
+    return Cost(cycles=cycles, macs=m * k * n, traffic=(*moved, sums))
 
 
 def vector_cost(hardware: Accelerator, elements: int, operand_bytes: int) -> Cost:

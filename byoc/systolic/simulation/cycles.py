@@ -1,4 +1,4 @@
-"""How many cycles an array takes for a GEMM: closed forms, without a simulation.
+"""How many cycles a systolic array takes for a GEMM: closed forms, without a simulation.
 
 An array of R x C processing elements (PEs) works through C[m, n] = A[m, k] B[k, n] in *folds*, blocks of R x C of the
 two dimensions (S_r, S_c) that lie in space; the third streams through in T steps (Samajdar et al., "A systematic
@@ -63,7 +63,7 @@ def spatial_and_temporal(dataflow: str, m: int, k: int, n: int) -> tuple[int, in
     """(S_r, S_c, T): what lies along the rows and the columns of the array, and what streams through.
 
     Raises:
-        OptionError: no such dataflow.
+        OptionError: no such dataflow, or "rs", which has no folds of a GEMM.
     """
     if dataflow == Dataflow.WS:
         return k, n, m

@@ -2,13 +2,14 @@
 
 int8 products are summed exactly: in float32 while no sum can pass 2^24, else in float64. int32 accumulators wrap
 around at 2^31, as registers do. float32 is summed in the order of BLAS, bfloat16 in that of the array: in float32, from
-0 along k, in ws and is a fold of `rows` after the other, and each fold (in os all of k) is added to the accumulator.
+0 along k, in ws and is a fold of `rows` after the other, and each fold (in os all of k) is added to the accumulator; in
+rs from 0 in each PE, then from PE to PE up the column, and each pass to the accumulator.
 With `backend="stepper"` every GEMM runs register by register instead, to prove that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ import numpy as np
 from ....core.errors import InputError, OptionError
 from ..bfloat16 import from_bits, to_bits
 from ..code.check import loaded_itemsize
-from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
+from ..code.isa import Conv, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector, padded_size
 from ..code.program import Program, Tensor
 from ..config import Dataflow
 from .cost import block_of
 from .partition import blocks
-from .stepper import step_gemm
+from .row_stationary import RowShape, row_mapping
+from .stepper import step_conv, step_gemm
 from .vector import apply, reduced
 
 BACKENDS = ("numpy", "stepper")
@@ -174,7 +176,7 @@ def _load_windows(state: _State, load: LoadWindows) -> None:
 
 def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
     """The image with its padding, flat, and its padded width; kept until its tensor, in DRAM, is written again."""
-    height, width = load.padded_size
+    height, width = padded_size(load)
     sizes = (load.offset, load.channels, load.height, load.width, height, width)
     key = (*sizes, load.pad_top, load.pad_left, load.pad_value)
     is_local = state.program.tensors[load.tensor].address is not None
@@ -210,26 +212,53 @@ def _gemm(state: _State, gemm: Gemm) -> None:
             part = None if acc is None else acc[at]
             c[at] = step_gemm(a[at[0]], b[:, at[1]], gemm.dataflow, *array[:2], acc=part, overlapped=array[2])[0]
         return
-    if hardware.dtype == "bfloat16":
-        _add_in_order(c, a, b, gemm.k if gemm.dataflow == Dataflow.OS else hardware.rows, bool(gemm.accumulate))
+    depth = gemm.k if gemm.dataflow == Dataflow.OS else hardware.rows
+    folds = ([range(begin, min(begin + depth, gemm.k))] for begin in range(0, gemm.k, depth))
+    _multiply(hardware.dtype, c, a, b, bool(gemm.accumulate), folds)
+
+
+def _conv(state: _State, conv: Conv) -> None:
+    hardware, (m, k, n) = state.program.accelerator, conv.sizes
+    b, c = state.operand(conv.b, (k, n)), state.sums(conv.c, m, n).view(hardware.accumulator_dtype)
+    inner = state.operand(conv.a, (conv.channels, conv.height, conv.width))
+    image = np.full((conv.channels, *padded_size(conv)), conv.pad_value, inner.dtype)
+    image[:, conv.pad_top : conv.pad_top + conv.height, conv.pad_left : conv.pad_left + conv.width] = inner
+    mapping = row_mapping(shape := RowShape.of(conv), hardware)[1]
+    if state.backend == "stepper":
+        filters, array = b.T.reshape(n, conv.channels, *shape.kernel), (hardware.rows, hardware.cols)
+        acc = c.copy() if conv.accumulate else None
+        c[...] = step_conv(image, filters, mapping, *array, acc, hardware.compute_model == "overlapped")[0]
         return
-    product = _product(a, b) if hardware.dtype == "float32" else _exact_product(a, b)
-    if gemm.accumulate:
-        c += product
-    else:
+    plane, row, item = image.strides
+    steps = row * conv.stride_height, item * conv.stride_width
+    taps = row * conv.dilation_height, item * conv.dilation_width
+    sizes, strides = (*shape.out_size, conv.channels, *shape.kernel), (*steps, plane, *taps)
+    windows = np.ndarray(sizes, image.dtype, image, 0, strides)
+    _multiply(hardware.dtype, c, windows.reshape(m, k), b, bool(conv.accumulate), mapping.depth_order())
+
+
+def _multiply(
+    dtype: str, c: np.ndarray, a: np.ndarray, b: np.ndarray, accumulate: bool, folds: Iterable[Sequence[Sequence[int]]]
+) -> None:
+    """c = a b, or c += a b. In bfloat16 each of `folds` is added to c one after the other: the sum along the PEs of a
+    column, each with a sum of its own, from 0, over these products."""
+    if dtype != "bfloat16":
+        product = _product(a, b) if dtype == "float32" else _exact_product(a, b)
+        if accumulate:
+            product += c
         c[...] = product
-
-
-def _add_in_order(c: np.ndarray, a: np.ndarray, b: np.ndarray, fold: int, accumulate: bool) -> None:
-    """c = a b, or c += a b: sums of `fold` products, each from 0 in the order of k, added to c one after the other."""
+        return
     if not accumulate:
         c.fill(0)
     product = np.empty_like(c)
-    for begin in range(0, len(b), fold):
-        total = np.zeros_like(c)
-        for at in range(begin, min(begin + fold, len(b))):
-            total += np.multiply(a[:, at, None], b[at], out=product)
-        c += total
+    for fold in folds:
+        column = np.zeros_like(c)
+        for depths in fold:
+            total = np.zeros_like(c)
+            for at in depths:
+                total += np.multiply(a[:, at, None], b[at], out=product)
+            column += total
+        c += column
 
 
 def _exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -296,7 +325,7 @@ def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
 
 
 _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
-    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, Reduce: _reduce,
+    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, Conv: _conv, Reduce: _reduce,
     Vector: _vector, Store: _store,
 }  # fmt: skip
 

@@ -109,7 +109,7 @@ def scale_sim_cycles(
         OptionError: an unknown dataflow, sparsity that is none, addresses that are none, a size below 1, or streams of
             more than MOST_ELEMENTS.
     """
-    Dataflow.of(dataflow)
+    Dataflow.systolic(dataflow)
     if a.ndim != 2 or a.dtype.kind not in "iu":
         raise OptionError(
             f"A is {a.dtype}{list(a.shape)}: whole numbers [m, k] are needed, the addresses of its elements"

@@ -1,11 +1,14 @@
-"""Runs a GEMM through the array register by register: the values, and the clocks that they take.
+"""Runs a GEMM or a convolution through the array register by register: the values, and the clocks that they take.
 
 Nothing in it knows a formula: every register moves once a clock, and clocks are counted until the last result is in
 the accumulator memory. So it proves both the values of :mod:`.functional` and the closed forms "physical" and
-"overlapped" of :mod:`.cycles`. It is slow (tens of microseconds a clock): for small shapes, in tests.
+"overlapped" of :mod:`.cycles` and :mod:`.row_stationary`. It is slow (tens of microseconds a clock): for small shapes,
+in tests.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -13,6 +16,8 @@ from ....core.errors import InputError, OptionError
 from ..config import ACCUMULATOR_DTYPES, Dataflow
 from .cycles import fold_count
 from .output_array import OutputRun
+from .row_array import RowRun
+from .row_stationary import RowMapping
 from .stationary_array import StationaryRun
 
 
@@ -33,11 +38,13 @@ def step_gemm(
         InputError: shapes or dtypes do not fit.
         OptionError: an unknown dataflow, or an array without PEs.
     """
-    result = _checked_accumulator(a, b, acc)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
+        raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
+    result = _accumulator(a, b, (a.shape[0], b.shape[1]), acc)
     if rows < 1 or cols < 1:
         raise OptionError(f"an array of {rows} x {cols} PEs: 1 x 1 or more is needed")
     a, b = a.astype(result.dtype), b.astype(result.dtype)
-    dataflow = Dataflow.of(dataflow)
+    dataflow = Dataflow.systolic(dataflow)
     run: StationaryRun | OutputRun
     if dataflow is Dataflow.WS:
         run = StationaryRun(b, a, result, rows, cols, overlapped)
@@ -45,24 +52,53 @@ def step_gemm(
         run = StationaryRun(a.T, b.T, result.T, rows, cols, overlapped)
     else:
         run = OutputRun(a, b, result, rows, cols, overlapped)
-    # A fold ends long before this; a loop without a bound would hang where a register is wrong.
-    limit = fold_count(dataflow, len(a), len(b), b.shape[1], rows, cols) * (
-        sum(a.shape) + b.shape[1] + 4 * (rows + cols)
-    )
+    folds = fold_count(dataflow, len(a), len(b), b.shape[1], rows, cols)
+    return result, _clocks(run, folds * (sum(a.shape) + b.shape[1] + 4 * (rows + cols)))
+
+
+def step_conv(
+    image: np.ndarray, filters: np.ndarray, mapping: RowMapping, rows: int, cols: int, acc: np.ndarray | None = None,
+    overlapped: bool = False,
+) -> tuple[np.ndarray, int]:  # fmt: skip
+    """acc[pixels, M] + image[C, H, W] * filters[M, C, R, S], row stationary, and the clocks that it takes.
+
+    Args:
+        image: with its padding.
+        filters: in the same dtype, one of :func:`step_gemm`.
+        mapping: where it lies in the array of rows x cols PEs.
+        acc, overlapped: as there.
+
+    Raises:
+        InputError: shapes or dtypes do not fit, or the mapping is of another convolution.
+    """
+    shape = mapping.shape
+    width = (shape.out_size[1] - 1) * shape.strides[1] + shape.span
+    height = max(shape.image_rows(0, shape.out_size[0], range(shape.kernel[0]))) + 1
+    fits = len(image) == shape.channels and image.shape[1] >= height and image.shape[2] >= width
+    if not fits or filters.shape != (shape.filters, shape.channels, *shape.kernel):
+        raise InputError(f"image {image.shape} and filters {filters.shape} are not those of {shape}")
+    result = _accumulator(image, filters, (math.prod(shape.out_size), shape.filters), acc)
+    image, filters = image.astype(result.dtype), filters.astype(result.dtype)
+    run = RowRun(image, filters, result.reshape(*shape.out_size, -1), mapping, rows, cols, overlapped)
+    values = mapping.q * mapping.r * shape.span * len(shape.image_rows(0, mapping.e, range(mapping.h)))
+    block = mapping.work * mapping.r * mapping.t * mapping.h + mapping.windows * (mapping.work + values)
+    return result, _clocks(run, math.prod(mapping.passes) * (block + 4 * (rows + cols)))
+
+
+def _clocks(run: StationaryRun | OutputRun | RowRun, limit: int) -> int:
+    """Clocks until a run is done; a register that is wrong may let it never be, and more than `limit` are an error."""
     with np.errstate(over="ignore", invalid="ignore"):
         for clock in range(1, limit + 1):
             if run.clock():
-                return result, clock
-    raise AssertionError(f"the {dataflow} array of {rows} x {cols} PEs has not finished after {limit} clocks")
+                return clock
+    raise AssertionError(f"{type(run).__name__} has not finished after {limit} clocks")
 
 
-def _checked_accumulator(a: np.ndarray, b: np.ndarray, acc: np.ndarray | None) -> np.ndarray:
+def _accumulator(a: np.ndarray, b: np.ndarray, shape: tuple[int, int], acc: np.ndarray | None) -> np.ndarray:
     """A new array for the result; raises what :func:`step_gemm` says."""
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
-        raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
     if a.dtype != b.dtype or str(a.dtype) not in ACCUMULATOR_DTYPES:
         raise InputError(f"a is {a.dtype}, b is {b.dtype}: both int8, bfloat16 or float32 are needed")
-    dtype, shape = np.dtype(ACCUMULATOR_DTYPES[str(a.dtype)]), (a.shape[0], b.shape[1])
+    dtype = np.dtype(ACCUMULATOR_DTYPES[str(a.dtype)])
     if acc is None:
         return np.zeros(shape, dtype)
     if acc.shape != shape or acc.dtype != dtype:

@@ -43,7 +43,8 @@ class Totals:
         compute_cycles, transfer_cycles: what compute queue and DMA channel need at least.
         serial_cycles: all instructions one after the other.
         traffic: (memory, operand) -> bytes read or written.
-        energy: level (array, vector, scratchpad, accumulator, dram) -> picojoules.
+        energy: level (array, vector, scratchpad, accumulator, dram; spad and network where PEs have memories) ->
+            picojoules.
     """
 
     macs: int
@@ -71,7 +72,7 @@ class Totals:
         return cls(macs, vector_ops, compute, transfers, serial, dict(traffic), energy)
 
     def bytes_at(self, memory: str) -> int:
-        """Bytes read or written at "dram", "scratchpad" or "accumulator"."""
+        """Bytes read or written at "dram", "scratchpad", "accumulator", "spad", "network" or "register"."""
         return sum(count for (where, _), count in self.traffic.items() if where == memory)
 
 
@@ -181,7 +182,8 @@ def _energy(
 ) -> dict[str, float]:
     table = hardware.energy
     energy = {"array": macs * table.mac(hardware.dtype), "vector": vector_ops * table.vector_op}
-    for memory in ("scratchpad", "accumulator", "dram"):
+    for memory in ("scratchpad", "accumulator", "dram", "spad", "network"):
         moved = sum(nbytes for (where, _), nbytes in traffic.items() if where == memory)
-        energy[memory] = moved * getattr(table, f"{memory}_byte")
+        if moved or memory not in ("spad", "network"):
+            energy[memory] = moved * getattr(table, f"{memory}_byte")
     return energy

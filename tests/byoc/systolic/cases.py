@@ -10,8 +10,8 @@ import numpy as np
 
 from tvm_ext.byoc.systolic.code.codegen import lower
 from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, matmul
+from tvm_ext.byoc.systolic.code.problem import GemmProblem
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
-from tvm_ext.byoc.systolic.code.tiling import GemmProblem
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.simulation.scale_sim import Memories, MemoryCycles, scale_sim_cycles, window_addresses
 

@@ -15,8 +15,8 @@ from tvm_ext.byoc.systolic.config import Accelerator
 PREFIX, START = struct.Struct("<8sIIIIQ"), 64
 
 
-def small_program() -> Program:
-    """Two convolutions of int8 and a pooling between them: all kinds of instructions."""
+def small_program(dataflow: str | None = None) -> Program:
+    """Two convolutions of int8 and a pooling between them: all kinds of instructions, CONV with "rs" for GEMM."""
     rng = np.random.default_rng(0)
     geometry = ConvGeometry(2, (4, 5), (2, 2), padding=(1, 0, 0, 1))
     w1, w2 = (filter_matrices(rng.integers(-128, 128, (2, 2, 2, 2), dtype=np.int8)) for _ in range(2))
@@ -39,7 +39,8 @@ def small_program() -> Program:
         *(Tensor(name, "scratch", (1, 2, 4, 5), "int8") for name in "hp"),
         Tensor("y", "output", (1, 2, 4, 5), "int32"),
     ]
-    return lower(layers, tensors, Accelerator(rows=4, cols=4, scratchpad_bytes=1024, accumulator_bytes=128))
+    accelerator = Accelerator(rows=4, cols=4, scratchpad_bytes=1024, accumulator_bytes=128)
+    return lower(layers, tensors, accelerator, dataflow)
 
 
 def sealed(data: bytes) -> bytes:

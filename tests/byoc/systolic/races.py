@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tvm_ext.byoc.systolic.code.check import ITEMSIZE
 from tvm_ext.byoc.systolic.code.isa import (
     QUEUES,
+    Conv,
     Gemm,
     Instruction,
     Load,
@@ -41,10 +42,11 @@ def accesses(program: Program, instruction: Instruction) -> list[Access]:
     if isinstance(instruction, LoadConstant):
         size = instruction.rows * instruction.cols * program.constants[instruction.constant].itemsize
         return [_range("scratchpad", instruction.dst, size, True)]
-    if isinstance(instruction, Gemm):
-        item, m, k, n = program.accelerator.itemsize, instruction.m, instruction.k, instruction.n
+    if isinstance(instruction, Gemm | Conv):
+        item, (m, k, n) = program.accelerator.itemsize, sizes_of(instruction)
+        of_a = m * k if isinstance(instruction, Gemm) else instruction.channels * instruction.height * instruction.width
         return [
-            _range("scratchpad", instruction.a, m * k * item, False),
+            _range("scratchpad", instruction.a, of_a * item, False),
             _range("scratchpad", instruction.b, k * n * item, False),
             _range("accumulator", instruction.c, m * n, True),
         ]
@@ -63,6 +65,11 @@ def accesses(program: Program, instruction: Instruction) -> list[Access]:
         read = _range("accumulator", instruction.c, instruction.rows * instruction.cols, False)
         return [read, _whole(program, instruction.tensor, True)]
     return []
+
+
+def sizes_of(instruction: Gemm | Conv) -> tuple[int, int, int]:
+    """m, k and n."""
+    return instruction.sizes if isinstance(instruction, Conv) else (instruction.m, instruction.k, instruction.n)
 
 
 def find_races(program: Program) -> list[tuple[int, int, str]]:

@@ -61,8 +61,10 @@ def test_dataflow_by_name() -> None:
     assert Dataflow.of("os") is Dataflow.OS
     assert Dataflow.WS == "ws"
     assert f"{Dataflow.IS}" == "is"
-    with pytest.raises(OptionError, match="dataflow='rs' is unknown"):
-        Dataflow.of("rs")
+    with pytest.raises(OptionError, match="dataflow='xs' is unknown"):
+        Dataflow.of("xs")
+    with pytest.raises(OptionError, match="dataflow='rs' is not of a systolic array"):
+        Dataflow.systolic("rs")
 
 
 def test_import_brings_no_compiler() -> None:

@@ -29,7 +29,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dataflow": "rs"}, "dataflow='rs' is unknown"),
+        ({"dataflow": "xs"}, "dataflow='xs' is unknown"),
         ({"energy": {"dram": 1.0}}, "unknown setting 'dram' of the energy table"),
         ({"energy": 3}, "is no EnergyTable"),
         ({"run": "verilog"}, "run='verilog' is unknown"),

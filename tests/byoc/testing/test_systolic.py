@@ -18,8 +18,8 @@ def test_it_passes() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"dtype": "int8", "rows": 4, "cols": 2, "dataflow": "ws"}, {"rows": 3, "cols": 5, "dataflow": "os"},
-     {"rows": 4, "cols": 4, "dataflow": "is"}],
-    ids=["int8", "output-stationary", "input-stationary"],
+     {"rows": 4, "cols": 4, "dataflow": "is"}, {"dtype": "int8", "rows": 4, "cols": 3, "dataflow": "rs"}],
+    ids=["int8", "output-stationary", "input-stationary", "row-stationary"],
 )  # fmt: skip
 def test_outputs_of_the_models_under_other_settings(options: dict[str, Any]) -> None:
     """Of all models in int8; of a third under each of the other dataflows, and of convolutions of int8 under both."""

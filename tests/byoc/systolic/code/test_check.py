@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ext.byoc.systolic.code.isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Sync, Vector
+from tvm_ext.byoc.systolic.code.isa import (
+    Conv,
+    Finish,
+    Gemm,
+    Load,
+    LoadConstant,
+    LoadWindows,
+    Reduce,
+    Store,
+    Sync,
+    Vector,
+)
 from tvm_ext.byoc.systolic.code.program import Layer, Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.core.errors import ProgramError
@@ -32,6 +43,7 @@ def test_what_is_within_bounds() -> None:
         dataclasses.replace(WINDOWS, row_begin=16),
         LoadConstant("b", 0, 0, 4, 4, 0),
         Gemm("ws", 0, 0, 0, 0, 8, 8, 8),
+        Conv(1, 0, 992, 0, 4, 2, 4, 4, 4, 4, 2, 2, pad_top=1, pad_left=1, pad_value=-128),
         Vector("add", 0, 8, 8, "row", 992, "int32"),
         Vector("clip", 0, 8, 8, scale=float("inf"), low=0.0),
         Reduce("max", 1, 0, 9999, 0, 8, 8, 16),
@@ -63,6 +75,15 @@ def test_what_is_within_bounds() -> None:
         (Gemm("ws", 0, 0, 0, 0, 0, 1, 1), "m, k and n are 1 or more"),
         (Gemm("ws", 0, 1000, 0, 0, 5, 5, 5), "ends at byte 1025"),
         (Gemm("ws", 0, 0, 0, 1, 8, 8, 8), "ends at word 65 of an accumulator of 64"),
+        (Conv(0, 0, 0, 0, 0, 1, 1, 1, 1, 1), "n is 1 or more"),
+        (Conv(2, 0, 0, 0, 1, 1, 1, 1, 1, 1), "accumulate is 0 or 1"),
+        (Conv(0, 0, 0, 0, 1, 0, 1, 1, 1, 1), "channels, sizes, kernel, strides and dilation are 1 or more"),
+        (Conv(0, 0, 0, 0, 1, 1, 4, 4, 5, 4), "a window begins outside of the image"),
+        (Conv(0, 0, 0, 0, 1, 1, 4, 4, 4, 4, 2, 2, pad_top=2), "padding as wide as a window"),
+        (Conv(0, 0, 0, 0, 1, 1, 4, 20, 4, 4, 1, 13), "input_spad=12"),
+        (Conv(0, 1000, 0, 0, 1, 2, 4, 4, 4, 4), "ends at byte 1032"),
+        (Conv(0, 0, 1000, 0, 4, 2, 4, 4, 4, 4, 2, 2), "ends at byte 1032"),
+        (Conv(0, 0, 0, 1, 4, 2, 4, 4, 4, 4), "ends at word 65"),
         (dataclasses.replace(WINDOWS, tensor=1, pad_value=-127), r"pad_value is for .* \(float32: 0 or -128\)"),
         (Reduce("sum", 0, 0, 0, 0, 1, 1, 0), "rows, cols and taps are 1 or more"),
         (Reduce("sum", 0, 0, 0, 0, 8, 8, 17), "ends at byte 1088"),

@@ -55,10 +55,10 @@ def test_what_is_wrong_is_named(data: bytes) -> None:
             program_from_bytes(changed)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_hundred_mutations(seed: int, data: bytes) -> None:
+@pytest.mark.parametrize(("seed", "dataflow"), [*((seed, None) for seed in range(10)), (10, "rs"), (11, "rs")])
+def test_a_hundred_mutations(seed: int, dataflow: str | None) -> None:
     """An error that names what is wrong, or equal values from numpy and from the stepper; never anything else."""
-    rng = np.random.default_rng(seed)
+    rng, data = np.random.default_rng(seed), small_program(dataflow).to_bytes()
     x = rng.integers(-128, 128, (1, 2, 4, 5), dtype=np.int8)
     ran = 0
     for _ in range(100):

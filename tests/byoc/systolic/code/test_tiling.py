@@ -10,10 +10,10 @@ import pytest
 
 from tvm_ext.byoc.systolic.code.codegen import lower
 from tvm_ext.byoc.systolic.code.layer import Matrix, Step, matmul
+from tvm_ext.byoc.systolic.code.problem import GemmProblem
 from tvm_ext.byoc.systolic.code.program import Tensor
 from tvm_ext.byoc.systolic.code.tiling import (
     ORDERS,
-    GemmProblem,
     buffer_counts,
     estimate,
     is_legal,
@@ -221,5 +221,5 @@ def test_an_accumulator_of_one_tile() -> None:
 
 
 def test_unknown_dataflow() -> None:
-    with pytest.raises(OptionError, match="dataflow='rs'"):
-        search(PROBLEMS[0], SMALL, "rs")
+    with pytest.raises(OptionError, match="dataflow='xs'"):
+        search(PROBLEMS[0], SMALL, "xs")

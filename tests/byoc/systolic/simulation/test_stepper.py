@@ -135,7 +135,7 @@ def test_folds_closer_than_a_drain_spoil_the_results(monkeypatch: pytest.MonkeyP
         ({"a": np.zeros((2, 3), "float32")}, InputError, "both int8, bfloat16 or float32"),
         ({"acc": np.zeros((2, 5), "int64")}, InputError, "acc is int64"),
         ({"acc": np.zeros((5, 2), "int32")}, InputError, r"int32 \(2, 5\) is needed"),
-        ({"dataflow": "rs"}, OptionError, "choose one of"),
+        ({"dataflow": "rs"}, OptionError, "not of a systolic array"),
         ({"rows": 0}, OptionError, "0 x 4 PEs"),
     ],
 )
