@@ -47,7 +47,7 @@ from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
 from .cost import tile_space as tile_space
 from .prefetch import INPUTS, LINE_BYTES, sprinkle
-from .problem import ROWS_INSIDE
+from .problem import NUMBERED, ROWS_INSIDE
 from .problem import Problem as Problem
 from .problem import TapRows as TapRows
 from .problem import Units as Units
@@ -146,6 +146,7 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
     weight: str | None = None, blocker: Blocker = configured, image: str | None = None, data: str | None = None,
+    numbered: Sequence[Any] | None = None,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -157,6 +158,7 @@ def schedule_tiles(
         image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
         data: name of the buffer of inputs (batch, blocks, pixels, inner), of which L2 holds all and the reduction
             reads each once a tile: the next block's are prefetched into L1; None prefetches none.
+        numbered: how pixels are numbered (:data:`.problem.NUMBERED`), where a call has a numbering of its own.
 
     Returns:
         The loop over the units of one thread.
@@ -179,6 +181,8 @@ def schedule_tiles(
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
+    if numbered is not None:
+        sch.annotate(qo, NUMBERED, list(numbered))
     o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
     inner = [o, qi] if blocking.outputs_outer else [qi, o]
     elements = [reduction.pop()] if dot else []

@@ -110,8 +110,8 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         return best
 
     def cuts(self, match: WinogradMatch, config: Config) -> bool:
-        """Register tiles begin where rows of tiles do, if those have run-time extents, else where images do; no partial
-        sums of all tiles are kept."""
+        """Tiles are numbered through what a call has. Where their columns are vectors, register tiles begin where rows
+        of tiles do, if those have run-time extents, else where images do; no partial sums of all tiles are kept."""
         tiling = Tiling.of(match, config["m"], config["rows"])
         row = WinogradShape.of(match).uncut(tiling, config["rows"])
         return row == 1 or (row % config["tile_p"] == 0 and config["chunk"] == tiling.problem(match).blocks)
@@ -155,9 +155,11 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
     def cost_cut(self, match: WinogradMatch, config: Config, machine: Machine) -> float:
-        """Rows of tiles are computed in whole register tiles; threads need not have as many units each."""
+        """Rows of tiles whose columns are vectors are computed in whole register tiles; threads need not have as many
+        units each."""
         tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
-        tiling = replace(tiling, columns=-(-tiling.columns // config["tile_p"]) * config["tile_p"])
+        if tiling.planar:
+            tiling = replace(tiling, columns=-(-tiling.columns // config["tile_p"]) * config["tile_p"])
         problem, apart = tiling.problem(match), config["rows"] > 0
         units = -(-tiling.units // threads) * threads if apart else tiling.units
         extra = _transform_seconds(tiling, problem, config, machine)
@@ -217,7 +219,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         problem, weight = tiling.problem(match), weight_name(match)
         blocked.schedule_tiles(
             sch, problem, _inside(config), "product", weight=weight, blocker=blocker,
-            data=None if tiling.planar else "v",
+            data=None if tiling.planar else "v", numbered=tiling.numbered(match),
         )  # fmt: skip
         if unit is not None:
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)

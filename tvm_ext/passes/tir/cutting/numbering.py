@@ -1,0 +1,140 @@
+"""Elements of a kernel's own buffers, numbered through the rows and columns of a call instead of those of the bound.
+
+    for n, y, x: v[(n * 12 + y) * 12 + x] = ...                for n, y, x: v[(n * H + y) * W + x] = ...
+    for q in range(576): p[q] = f(v[q])                 ->     for q in range(N * H * W): p[q] = f(v[q])
+    for n, y, x: out[n, y, x] = p[(n * 12 + y) * 12 + x]       for n, y, x: out[n, y, x] = p[(n * H + y) * W + x]
+
+Tiles of q then are as full as those of a kernel of that size. Buffers stay as large as at the bound.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+
+from .affine import Affine, Arithmetic, variables_of
+from .needs import Access, Needs
+from .shares import SHARED
+from .statements import SERIAL, is_kind, loop_like, named
+from .views import Numbering
+
+#: The dimension of the elements in both buffers.
+_ELEMENT = 2
+
+Digits = tuple[Any, Any, Any]
+"""The variables of an image, a row and a column; None for each that there is one of only."""
+
+
+@dataclass(frozen=True)
+class Renumbered:
+    """A body whose elements are numbered through what a call has.
+
+    Attributes:
+        body: with the indices of that numbering.
+        binds: statements that give variables their values, before it.
+        names: these variables: counts of rows and columns.
+        counts: variable of a loop over images, rows or columns -> its iterations.
+    """
+
+    body: Any
+    binds: Sequence[Any]
+    names: Sequence[Any]
+    counts: Mapping[Any, Any]
+
+
+def renumbered(
+    body: Any, numbering: Numbering, needs: Needs, nests: Mapping[Any, Any], symbols: set[Any], arithmetic: Arithmetic
+) -> Renumbered | None:
+    """A body in the numbering of a call; None if that is the one of the bound, or if an index is no sum of an image, a
+    row and a column.
+
+    Args:
+        needs: of the body.
+        nests: variables of loops that threads share; they still do.
+        symbols: variables that are known everywhere.
+    """
+    strides = (numbering.rows * numbering.columns, numbering.columns, 1)
+    written = [_digits(store, strides) for store in needs.stores if store.buffer.name == numbering.source]
+    read = [_digits(load, strides) for load in needs.loads if load.buffer.name == numbering.result]
+    if not written or not read or not all(written) or not all(other and _same(other, read[0]) for other in read):
+        return None
+    counts = [None if var is None else needs.count(var) for var in read[0]]
+    radices = _radices(counts, numbering)
+    if not radices or any(variables_of(count) - symbols for count in radices):
+        return None
+    own: dict[Any, Any] = {}
+    for digits in written:
+        for var, count in zip(digits, counts, strict=True):
+            if var is not None and count is not None and variables_of(count) <= {*needs.loops[var][1], *symbols}:
+                own[var] = count
+    loops = {var: needs.loops[var][0] for digits in written for var in digits if var is not None}
+    if any(not is_kind(loop, SERIAL) and var not in nests for var, loop in loops.items()):
+        return None
+    return _in_radices(body, numbering, counts, own, nests, arithmetic)
+
+
+def _same(digits: Digits, others: Digits) -> bool:
+    return all(a is b if a is None or b is None else a.same_as(b) for a, b in zip(digits, others, strict=True))
+
+
+def _radices(counts: Sequence[Any], numbering: Numbering) -> list[Any]:
+    """The counts of rows, where there are several images, and of columns; none where it is that of the bound."""
+    return [count for count in (counts[1] if numbering.rows else None, counts[2]) if count is not None]
+
+
+def _digits(access: Access, strides: tuple[int, int, int]) -> Digits | None:
+    """The digits of an element; None if it is no sum of such."""
+    form = Affine.of(access.indices[_ELEMENT])
+    by_stride = {k: var for var, k in form.terms.items()}
+    known = len(set(strides)) == len(strides) and len(by_stride) == len(form.terms) and by_stride.keys() <= set(strides)
+    if not known or form.rest or form.constant:
+        return None
+    image, row, column = (by_stride.get(stride) for stride in strides)
+    return image, row, column
+
+
+def _in_radices(
+    body: Any, numbering: Numbering, counts: Sequence[Any], own: Mapping[Any, Any], nests: Mapping[Any, Any],
+    arithmetic: Arithmetic,
+) -> Renumbered:  # fmt: skip
+    binds: list[Any] = []
+    names: list[Any] = []
+
+    def radix(name: str, count: Any, bound: int) -> Any:
+        if count is None:
+            return bound
+        var, stmts = named(name, count)
+        arithmetic.bind(var, bound, 1)
+        binds.extend(stmts)
+        names.append(var)
+        return var
+
+    columns = radix("columns", counts[2], numbering.columns)
+    rows = radix("rows", counts[1], numbering.rows) if numbering.rows else 0
+    factors = {numbering.rows * numbering.columns: rows * columns, numbering.columns: columns, 1: 1}
+
+    def indices(access: Any) -> list[Any]:
+        index = access.indices[_ELEMENT]
+        form = Affine.of(index)
+        element = sum((var * factors[k] for var, k in form.terms.items()), tirx.const(0, index.ty.dtype))
+        return [element if place == _ELEMENT else other for place, other in enumerate(access.indices)]
+
+    def load(expr: Any) -> Any:
+        return tirx.BufferLoad(expr.source, indices(expr)) if expr.source.name == numbering.result else expr
+
+    def store(stmt: Any) -> Any:
+        if stmt.buffer.name != numbering.source:
+            return stmt
+        return tirx.BufferStore(stmt.buffer, stmt.value, indices(stmt))
+
+    def loop(stmt: Any) -> Any:
+        """What threads shared they still do: that iterations are apart is no longer seen."""
+        if stmt.loop_var not in nests:
+            return stmt
+        return loop_like(stmt, stmt.body, annotations={SHARED: 0, **stmt.annotations})
+
+    body = tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store), (tirx.For, loop)])
+    return Renumbered(body, binds, names, own)
