@@ -170,6 +170,8 @@ class Arithmetic:
             return again(expr.base, largest) + (max(over, 0) if largest else min(over, 0))
         if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tirx.if_then_else":
             return _SAME[tirx.Max if largest else tirx.Min](again(expr.args[1], largest), again(expr.args[2], largest))
+        if all(limit(var, largest) is None for var in variables_of(expr)):
+            return expr
         bound = self.analyzer.const_int_bound(expr)
         number = int(bound.max_value if largest else bound.min_value)
         if abs(number) > _HUGE:
