@@ -57,8 +57,6 @@ from .problem import shares_pixels as shares_pixels
 #: Steps of the reduction that are unrolled; of a loop that short the branches cost. (7x7 layers with cold weights, on
 #: a Xeon: 0.81 to 0.95 of the time; 16 steps, for which LLVM takes much longer, gain no more.)
 _UNROLL = 4
-#: Where a call may have fewer pixels, so many times fewer tiles ask for all of a chunk's weights.
-_FEWER = 4
 
 LoadData = Callable[..., Any]
 """(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
@@ -228,7 +226,6 @@ def _prefetch(
     """
     (tiles, body, steps), (weight, data) = loops, names
     o, p, count = config["tile_o"], config["tile_p"], int(sch.get(tiles).extent)
-    count = -(-count // _FEWER) if problem.free else count
     words = o * problem.lanes
     if data is not None and problem.blocks > 1:
         lines = -(-p * problem.inner * 4 // LINE_BYTES)
@@ -237,9 +234,10 @@ def _prefetch(
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         spread = int(sch.get(steps).extent) * count
-        if math.prod(problem.taps) == 1 and lines % spread == 0:
+        if math.prod(problem.taps) == 1 and lines % spread == 0 and not problem.free:
             body, lines = steps, lines // spread * count
-        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing=problem.weights_in == "memory")
+        passing = problem.weights_in == "memory"
+        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing, problem.free)
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

@@ -134,8 +134,8 @@ class Tiling:
         return self.height * self.columns
 
     def numbered(self, match: WinogradMatch) -> list[Any] | None:
-        """How the tiles of a unit are numbered (:data:`.problem.NUMBERED`), where a call may have fewer; None if vectors
-        of the input transform are tile columns, or if all calls have as many."""
+        """How tiles of a unit are numbered (:data:`.problem.NUMBERED`), where a call may have fewer; None if all calls
+        have as many, or if vectors of the input transform are tile columns."""
         if self.planar or not any(free_extents(match.group)):
             return None
         return ["v", "product", self.rows if self.height > self.rows else 0, self.columns]

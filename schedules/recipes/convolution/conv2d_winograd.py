@@ -14,8 +14,10 @@ streamed once, for small images of many channels.
 """
 
 import functools
+import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,6 +57,8 @@ _OPERATIONS = 0.8
 #: How often V and M, which are written once and read once, cost what a read costs: transforms hide part of it in L2;
 #: beyond it lines that are written leave the cache, too.
 _MOVED, _MOVED_OUT = 0.7, 1.4
+#: Register tiles of a tile size and height that are compared at other sizes.
+_TILES = 6
 #: Input channels up to which tile columns are the vectors of the input transform.
 _FEW = 4
 
@@ -234,7 +238,8 @@ def _heights(match: WinogradMatch | WinogradShape, m: int) -> list[int]:
 
 @functools.lru_cache(maxsize=16)
 def _costs_of_any_size(shape: WinogradShape, machine: Machine) -> tuple[tuple[Mapping[str, Any], float], ...]:
-    """Legal points at which the loops of a kernel end where run-time extents do, on most threads, and their costs."""
+    """Legal points at which the loops of a kernel end where run-time extents do, on most threads, and their costs: of
+    each tile size and height the register tiles of least cost, so that none crowds out the others."""
     out: list[tuple[Mapping[str, Any], float]] = []
     threads = blocked.counts_for(shape.problem, machine)[-1]
     for m, height in ((m, height) for m in shape.sizes for height in _heights(shape, m)):  # noqa: B020
@@ -248,10 +253,20 @@ def _costs_of_any_size(shape: WinogradShape, machine: Machine) -> tuple[tuple[Ma
         extra = _transform_seconds(tiling, problem, {"rows": height, "threads": threads}, machine)
         tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
         legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if blocked.tile_fits(problem, t, machine)]
+        price = functools.partial(_priced, problem, machine, tiling.units, extra)
+        fixed = {"parts": 1, "chunk": problem.blocks, "threads": threads}
+        whole = [price({"m": m, "rows": height, **tile, **fixed}) for tile in legal]
         rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
-        configs = [{"m": m, "rows": height, **tile, **others} for tile in legal for others in rest]
-        out += [(c, extra + blocked.cost(problem, c, machine, tiling.units, apart=height > 0)) for c in configs]
+        for config, _ in heapq.nsmallest(_TILES, whole, key=operator.itemgetter(1)):
+            out.append(min((price({**config, **others}) for others in rest), key=operator.itemgetter(1)))
     return tuple(out)
+
+
+def _priced(
+    problem: blocked.Problem, machine: Machine, units: int, extra: float, config: Config
+) -> tuple[Config, float]:
+    """A configuration, and its cost beside `extra` seconds."""
+    return config, extra + blocked.cost(problem, config, machine, units, apart=config["rows"] > 0)
 
 
 def _transform_seconds(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> float:

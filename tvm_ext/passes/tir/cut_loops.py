@@ -100,9 +100,7 @@ class _Cut:
             return body, []
         self._views, known = Views(new.body, self._arithmetic), {*known, *new.names}
         crossed = Crossed({**counts, **new.counts}, crossed.tops)
-        self._needs = Needs(
-            new.body, self.extents, self._arithmetic, nests, crossed, self._views, known, bases
-        )
+        self._needs = Needs(new.body, self.extents, self._arithmetic, nests, crossed, self._views, known, bases)
         return new.body, [*new.binds]
 
     def _flat(self, body: Any) -> Any:

@@ -154,7 +154,9 @@ class Arithmetic:
             return again(expr.a, largest) - again(expr.b, not largest)
         if isinstance(expr, tirx.Mul) and isinstance(expr.b, tirx.IntImm):
             return again(expr.a, largest == (int(expr.b) >= 0)) * expr.b
-        if isinstance(expr, tirx.Mul) and all(self.analyzer.const_int_bound(e).min_value >= 0 for e in (expr.a, expr.b)):
+        if isinstance(expr, tirx.Mul) and all(
+            self.analyzer.const_int_bound(e).min_value >= 0 for e in (expr.a, expr.b)
+        ):
             return again(expr.a, largest) * again(expr.b, largest)
         if isinstance(expr, tirx.FloorDiv) and isinstance(expr.b, tirx.IntImm) and int(expr.b) > 0:
             return tirx.floordiv(again(expr.a, largest), expr.b)

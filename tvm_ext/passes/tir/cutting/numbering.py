@@ -65,13 +65,9 @@ def renumbered(
     radices = _radices(counts, numbering)
     if not radices or any(variables_of(count) - symbols for count in radices):
         return None
-    own: dict[Any, Any] = {}
-    for digits in written:
-        for var, count in zip(digits, counts, strict=True):
-            if var is not None and count is not None and variables_of(count) <= {*needs.loops[var][1], *symbols}:
-                own[var] = count
-    loops = {var: needs.loops[var][0] for digits in written for var in digits if var is not None}
-    if any(not is_kind(loop, SERIAL) and var not in nests for var, loop in loops.items()):
+    pairs = [(var, n) for digits in written for var, n in zip(digits, counts, strict=True) if var is not None]
+    own = {var: n for var, n in pairs if n is not None and variables_of(n) <= {*needs.loops[var][1], *symbols}}
+    if any(not is_kind(needs.loops[var][0], SERIAL) and var not in nests for var, _ in pairs):
         return None
     return _in_radices(body, numbering, counts, own, nests, arithmetic)
 
@@ -114,12 +110,25 @@ def _in_radices(
 
     columns = radix("columns", counts[2], numbering.columns)
     rows = radix("rows", counts[1], numbering.rows) if numbering.rows else 0
-    factors = {numbering.rows * numbering.columns: rows * columns, numbering.columns: columns, 1: 1}
+    strides = {numbering.rows * numbering.columns: rows * columns, numbering.columns: columns, 1: 1}
+
+    def loop(stmt: Any) -> Any:
+        """What threads shared they still do: that iterations are apart is no longer seen."""
+        if stmt.loop_var not in nests:
+            return stmt
+        return loop_like(stmt, stmt.body, annotations={SHARED: 0, **stmt.annotations})
+
+    body = tvm_ffi.structural_map(_with_strides(body, numbering, strides), (tirx.For, loop))
+    return Renumbered(body, binds, names, own)
+
+
+def _with_strides(body: Any, numbering: Numbering, strides: Mapping[int, Any]) -> Any:
+    """A body whose elements have other strides where they are numbered by rows."""
 
     def indices(access: Any) -> list[Any]:
         index = access.indices[_ELEMENT]
-        form = Affine.of(index)
-        element = sum((var * factors[k] for var, k in form.terms.items()), tirx.const(0, index.ty.dtype))
+        terms = (var * strides[k] for var, k in Affine.of(index).terms.items())
+        element = sum(terms, tirx.const(0, index.ty.dtype))
         return [element if place == _ELEMENT else other for place, other in enumerate(access.indices)]
 
     def load(expr: Any) -> Any:
@@ -130,11 +139,4 @@ def _in_radices(
             return stmt
         return tirx.BufferStore(stmt.buffer, stmt.value, indices(stmt))
 
-    def loop(stmt: Any) -> Any:
-        """What threads shared they still do: that iterations are apart is no longer seen."""
-        if stmt.loop_var not in nests:
-            return stmt
-        return loop_like(stmt, stmt.body, annotations={SHARED: 0, **stmt.annotations})
-
-    body = tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store), (tirx.For, loop)])
-    return Renumbered(body, binds, names, own)
+    return tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)])
