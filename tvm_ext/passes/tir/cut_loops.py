@@ -91,7 +91,8 @@ class _Cut:
 
     def _analyzed(self, body: Any, views: Views, crossed: Crossed, bases: dict[Any, Base]) -> tuple[Any, list[Any]]:
         """The body in the numbering of a call, and what binds its counts; what is needed of its loops is known then."""
-        self._views, nests, counts = views, {}, {**crossed.counts}
+        self._views, counts = views, {**crossed.counts}
+        nests: dict[Any, set[Any]] = {}
         self._find_nests(body, nests)
         known = {*self.symbols, *self.symbols.values()}
         self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, views, known, bases)

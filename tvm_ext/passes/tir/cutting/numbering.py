@@ -57,9 +57,9 @@ def renumbered(
         symbols: variables that are known everywhere.
     """
     strides = (numbering.rows * numbering.columns, numbering.columns, 1)
-    written = [_digits(store, strides) for store in needs.stores if store.buffer.name == numbering.source]
-    read = [_digits(load, strides) for load in needs.loads if load.buffer.name == numbering.result]
-    if not written or not read or not all(written) or not all(other and _same(other, read[0]) for other in read):
+    written = _all_digits([s for s in needs.stores if s.buffer.name == numbering.source], strides)
+    read = _all_digits([load for load in needs.loads if load.buffer.name == numbering.result], strides)
+    if not written or not read or not all(_same(other, read[0]) for other in read):
         return None
     counts = [None if var is None else needs.count(var) for var in read[0]]
     radices = _radices(counts, numbering)
@@ -81,15 +81,17 @@ def _radices(counts: Sequence[Any], numbering: Numbering) -> list[Any]:
     return [count for count in (counts[1] if numbering.rows else None, counts[2]) if count is not None]
 
 
-def _digits(access: Access, strides: tuple[int, int, int]) -> Digits | None:
-    """The digits of an element; None if it is no sum of such."""
-    form = Affine.of(access.indices[_ELEMENT])
-    by_stride = {k: var for var, k in form.terms.items()}
-    known = len(set(strides)) == len(strides) and len(by_stride) == len(form.terms) and by_stride.keys() <= set(strides)
-    if not known or form.rest or form.constant:
-        return None
-    image, row, column = (by_stride.get(stride) for stride in strides)
-    return image, row, column
+def _all_digits(accesses: Sequence[Access], strides: tuple[int, int, int]) -> list[Digits]:
+    """The digits of elements; none if one of them is no sum of such."""
+    out: list[Digits] = []
+    for access in accesses if len(set(strides)) == len(strides) else ():
+        form = Affine.of(access.indices[_ELEMENT])
+        by_stride = {k: var for var, k in form.terms.items()}
+        if len(by_stride) < len(form.terms) or by_stride.keys() - set(strides) or form.rest or form.constant:
+            return []
+        image, row, column = (by_stride.get(stride) for stride in strides)
+        out.append((image, row, column))
+    return out
 
 
 def _in_radices(
