@@ -47,7 +47,7 @@ from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
 from .cost import tile_space as tile_space
 from .prefetch import INPUTS, LINE_BYTES, sprinkle
-from .problem import ROWS_INSIDE
+from .problem import NUMBERED, ROWS_INSIDE
 from .problem import Problem as Problem
 from .problem import TapRows as TapRows
 from .problem import Units as Units
@@ -57,8 +57,6 @@ from .problem import shares_pixels as shares_pixels
 #: Steps of the reduction that are unrolled; of a loop that short the branches cost. (7x7 layers with cold weights, on
 #: a Xeon: 0.81 to 0.95 of the time; 16 steps, for which LLVM takes much longer, gain no more.)
 _UNROLL = 4
-#: Where a call may have fewer pixels, so many times fewer tiles ask for all of a chunk's weights.
-_FEWER = 4
 
 LoadData = Callable[..., Any]
 """(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
@@ -146,6 +144,7 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
     weight: str | None = None, blocker: Blocker = configured, image: str | None = None, data: str | None = None,
+    numbered: Sequence[Any] | None = None,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -157,6 +156,7 @@ def schedule_tiles(
         image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
         data: name of the buffer of inputs (batch, blocks, pixels, inner), of which L2 holds all and the reduction
             reads each once a tile: the next block's are prefetched into L1; None prefetches none.
+        numbered: how pixels are numbered (:data:`.problem.NUMBERED`), where a call has a numbering of its own.
 
     Returns:
         The loop over the units of one thread.
@@ -179,6 +179,8 @@ def schedule_tiles(
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
+    if numbered is not None:
+        sch.annotate(qo, NUMBERED, list(numbered))
     o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
     inner = [o, qi] if blocking.outputs_outer else [qi, o]
     elements = [reduction.pop()] if dot else []
@@ -224,7 +226,6 @@ def _prefetch(
     """
     (tiles, body, steps), (weight, data) = loops, names
     o, p, count = config["tile_o"], config["tile_p"], int(sch.get(tiles).extent)
-    count = -(-count // _FEWER) if problem.free else count
     words = o * problem.lanes
     if data is not None and problem.blocks > 1:
         lines = -(-p * problem.inner * 4 // LINE_BYTES)
@@ -233,9 +234,10 @@ def _prefetch(
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         spread = int(sch.get(steps).extent) * count
-        if math.prod(problem.taps) == 1 and lines % spread == 0:
+        if math.prod(problem.taps) == 1 and lines % spread == 0 and not problem.free:
             body, lines = steps, lines // spread * count
-        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing=problem.weights_in == "memory")
+        passing = problem.weights_in == "memory"
+        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing, problem.free)
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

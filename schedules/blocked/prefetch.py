@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 #: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines, 1 if no
 #: cache keeps them from call to call).
 LINES = "tvm_ext.prefetch.lines"
-#: Annotation of a loop around it: 1 over the tiles that share the lines of a chunk; 0 if none are shared.
+#: Annotation of a loop around it: 0 if none are shared; over the tiles that share the lines of a chunk 1, or, where a
+#: call may have fewer tiles, the lines of all of them in an iteration: each asks for its share of those there are.
 SHARED_BY = "tvm_ext.prefetch.shared_by"
 #: Annotation of the loop over the blocks of a reduction that each prefetch the next block's inputs of a tile into L1:
 #: (buffer, elements to the next block, lines). A tile reads few lines of each block, too short a run for the hardware.
@@ -49,21 +50,22 @@ def prefetch(buffer: Any, index: Sequence[Any], locality: int = INTO_L2) -> Any:
 
 
 def sprinkle(
-    sch: Schedule, tiles: tuple[Any, int], body: Any, weight: str, ahead: int, lines: int, passing: bool
-) -> None:
+    sch: Schedule, tiles: tuple[Any, int], body: Any, weight: str, ahead: int, lines: int, passing: bool,
+    free: bool = False,
+) -> None:  # fmt: skip
     """Annotate a reduction so that it prefetches its weights a chunk ahead.
 
     Args:
-        tiles: the loop over the register tiles of a chunk, which all read the same panel of weights; and how many of
-            them ask for all of it.
+        tiles: the loop over the register tiles of a chunk, which all read the same panel of weights, and its length.
         body: a loop of the reduction inside it; each of its iterations reads `lines` cache lines of the panel.
         weight: name of the buffer.
         ahead: elements of the weight from a chunk to the next one.
         passing: whether no cache keeps the weight from one call to the next.
+        free: whether a call may have fewer tiles.
     """
     loop, count = tiles
     share = -(-lines // count)
-    sch.annotate(loop, SHARED_BY, 1)
+    sch.annotate(loop, SHARED_BY, lines if free else 1)
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 

@@ -12,6 +12,10 @@ from tvm_ext.core.recipe import Config, Sharing
 #: Annotation of the loop over the steps of a tap: (buffer of the padded image, first row of the image in it, the row
 #: behind its last). Where all rows that a tile reads are of the padding, its products are zero, and left out.
 ROWS_INSIDE = "tvm_ext.rows_inside"
+#: Annotation of a loop over elements, numbered through rows of rows: (buffer that they are read from, buffer that they
+#: are stored to, rows of each of several images or 0, columns). Each is computed of the element of its own number, so
+#: that any numbering does, as that through the rows and columns of a call.
+NUMBERED = "tvm_ext.numbered"
 
 
 @dataclass(frozen=True)

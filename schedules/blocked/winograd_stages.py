@@ -76,7 +76,9 @@ class WinogradShape:
         return WinogradShape(match.problem, match.window, match.input_lanes, match.sizes, levels, free)
 
     def uncut(self, tiling: Tiling, height: int) -> int:
-        """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""
+        """Tiles within which register tiles have to divide what there is; 1 if they are numbered through all."""
+        if not tiling.planar:
+            return 1
         images, rows, columns = self.free
         if columns or (rows and not height):
             return tiling.columns
@@ -130,6 +132,13 @@ class Tiling:
     def pixels(self) -> int:
         """Tiles of a unit."""
         return self.height * self.columns
+
+    def numbered(self, match: WinogradMatch) -> list[Any] | None:
+        """How tiles of a unit are numbered (:data:`.problem.NUMBERED`), where a call may have fewer; None if all calls
+        have as many, or if vectors of the input transform are tile columns."""
+        if self.planar or not any(free_extents(match.group)):
+            return None
+        return ["v", "product", self.rows if self.height > self.rows else 0, self.columns]
 
     def tile(self, unit: Any, q: Any) -> tuple[Any, Any, Any]:
         """(image, tile row, tile column) of tile q of a unit."""

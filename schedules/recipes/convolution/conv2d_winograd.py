@@ -14,8 +14,10 @@ streamed once, for small images of many channels.
 """
 
 import functools
+import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,6 +58,8 @@ _OPERATIONS = 0.8
 #: beyond it lines that are written leave the cache, too, and in a model other kernels took their place there since (64
 #: channels at 56x56 by all threads on a Zen 4: 0.32 ms alone, 0.36 to 0.39 in ResNet-18; by units in L2 0.31 in both).
 _MOVED, _MOVED_OUT = 0.7, 2.5
+#: Register tiles of a tile size and height that are compared at other sizes.
+_TILES = 6
 #: Input channels up to which tile columns are the vectors of the input transform.
 _FEW = 4
 
@@ -111,8 +115,8 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         return best
 
     def cuts(self, match: WinogradMatch, config: Config) -> bool:
-        """Register tiles begin where rows of tiles do, if those have run-time extents, else where images do; no partial
-        sums of all tiles are kept."""
+        """Tiles are numbered through what a call has. Where their columns are vectors, register tiles begin where rows
+        of tiles do, if those have run-time extents, else where images do; no partial sums of all tiles are kept."""
         tiling = Tiling.of(match, config["m"], config["rows"])
         row = WinogradShape.of(match).uncut(tiling, config["rows"])
         return row == 1 or (row % config["tile_p"] == 0 and config["chunk"] == tiling.problem(match).blocks)
@@ -156,9 +160,11 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
     def cost_cut(self, match: WinogradMatch, config: Config, machine: Machine) -> float:
-        """Rows of tiles are computed in whole register tiles; threads need not have as many units each."""
+        """Rows of tiles whose columns are vectors are computed in whole register tiles; threads need not have as many
+        units each."""
         tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
-        tiling = replace(tiling, columns=-(-tiling.columns // config["tile_p"]) * config["tile_p"])
+        if tiling.planar:
+            tiling = replace(tiling, columns=-(-tiling.columns // config["tile_p"]) * config["tile_p"])
         problem, apart = tiling.problem(match), config["rows"] > 0
         units = -(-tiling.units // threads) * threads if apart else tiling.units
         extra = _transform_seconds(tiling, problem, config, machine)
@@ -218,7 +224,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         problem, weight = tiling.problem(match), weight_name(match)
         blocked.schedule_tiles(
             sch, problem, _inside(config), "product", weight=weight, blocker=blocker,
-            data=None if tiling.planar else "v",
+            data=None if tiling.planar else "v", numbered=tiling.numbered(match),
         )  # fmt: skip
         if unit is not None:
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
@@ -233,7 +239,8 @@ def _heights(match: WinogradMatch | WinogradShape, m: int) -> list[int]:
 
 @functools.lru_cache(maxsize=16)
 def _costs_of_any_size(shape: WinogradShape, machine: Machine) -> tuple[tuple[Mapping[str, Any], float], ...]:
-    """Legal points at which the loops of a kernel end where run-time extents do, on most threads, and their costs."""
+    """Legal points at which the loops of a kernel end where run-time extents do, on most threads, and their costs: of
+    each tile size and height the register tiles of least cost, so that none crowds out the others."""
     out: list[tuple[Mapping[str, Any], float]] = []
     threads = blocked.counts_for(shape.problem, machine)[-1]
     for m, height in ((m, height) for m in shape.sizes for height in _heights(shape, m)):  # noqa: B020
@@ -247,10 +254,20 @@ def _costs_of_any_size(shape: WinogradShape, machine: Machine) -> tuple[tuple[Ma
         extra = _transform_seconds(tiling, problem, {"rows": height, "threads": threads}, machine)
         tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
         legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if blocked.tile_fits(problem, t, machine)]
+        price = functools.partial(_priced, problem, machine, tiling.units, extra)
+        fixed = {"parts": 1, "chunk": problem.blocks, "threads": threads}
+        whole = [price({"m": m, "rows": height, **tile, **fixed}) for tile in legal]
         rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
-        configs = [{"m": m, "rows": height, **tile, **others} for tile in legal for others in rest]
-        out += [(c, extra + blocked.cost(problem, c, machine, tiling.units, apart=height > 0)) for c in configs]
+        for config, _ in heapq.nsmallest(_TILES, whole, key=operator.itemgetter(1)):
+            out.append(min((price({**config, **others}) for others in rest), key=operator.itemgetter(1)))
     return tuple(out)
+
+
+def _priced(
+    problem: blocked.Problem, machine: Machine, units: int, extra: float, config: Config
+) -> tuple[Config, float]:
+    """A configuration, and its cost beside `extra` seconds."""
+    return config, extra + blocked.cost(problem, config, machine, units, apart=config["rows"] > 0)
 
 
 def _transform_seconds(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> float:

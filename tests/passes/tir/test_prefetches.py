@@ -313,5 +313,6 @@ def test_tiles_are_numbered_through_the_rows_that_they_were_split_in() -> None:
     for var, extent in ((tile, count), (row, tirx.const(5, "int32"))):
         body = tirx.For(var, tirx.const(0, "int32"), extent, tirx.ForKind.SERIAL, body, None, {SHARED_BY: 1})
     numbers = prefetches.numbers_of(body)
-    assert numbers[row].same_as(row)
-    assert tvm_ffi.structural_equal(numbers[tile], row * count + tile)
+    assert numbers[row][0].same_as(row)
+    assert tvm_ffi.structural_equal(numbers[tile][0], row * count + tile)
+    assert tvm_ffi.structural_equal(numbers[tile][1], 5 * count)

@@ -17,12 +17,13 @@ from tvm.ir.expr import TensorLoad
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
 from ..steps.kernel_sizes import reading
 from .cutting.affine import Arithmetic, Extents, in_type
-from .cutting.bases import based
+from .cutting.bases import Base, based
 from .cutting.border import borders
-from .cutting.crossings import cross
+from .cutting.crossings import Crossed, cross
 from .cutting.guards import guarded
 from .cutting.needs import Needs
 from .cutting.normal import merged, normal, shareable
+from .cutting.numbering import renumbered
 from .cutting.scratch import sunk
 from .cutting.shares import SHARED, THREADS, Digit, plain, shared, veiled
 from .cutting.statements import PARALLEL, chain_of, descend, in_chain, is_kind, sequence
@@ -77,19 +78,31 @@ class _Cut:
         body, crossed = cross(body, self.extents, views, self._arithmetic)
         views = Views(body, self._arithmetic) if crossed.tops else views
         body, bases = based(body, self.extents, views, self._arithmetic)
-        self._views = Views(body, self._arithmetic) if bases else views
-        nests: dict[Any, set[Any]] = {}
-        self._find_nests(body, nests)
-        symbols = {*self.symbols, *self.symbols.values()}
-        self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, self._views, symbols, bases)
+        views = Views(body, self._arithmetic) if bases else views
+        body, counts = self._analyzed(body, views, crossed, bases)
         (sizes,) = (param for param in function.params if param.name == SIZES)
         binds = reading(sizes, function.attrs[SYMBOLS])
         binds += [tirx.Bind(narrow, tirx.Cast(_INDEX, wide)) for wide, narrow in self.symbols.items()]
         numbers = {self._params[int(at)]: float(number) for at, number in function.attrs.get(BORDER, {}).items()}
         edges = borders(numbers, self.extents, self._needs, self._arithmetic)
-        body = sequence(*binds, *edges, self._flat(body))
+        body = sequence(*binds, *counts, *edges, self._flat(body))
         attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER)}
         return tirx.PrimFunc(function.params, body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+    def _analyzed(self, body: Any, views: Views, crossed: Crossed, bases: dict[Any, Base]) -> tuple[Any, list[Any]]:
+        """The body in the numbering of a call, and what binds its counts; what is needed of its loops is known then."""
+        self._views, counts = views, {**crossed.counts}
+        nests: dict[Any, set[Any]] = {}
+        self._find_nests(body, nests)
+        known = {*self.symbols, *self.symbols.values()}
+        self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, views, known, bases)
+        new = views.numbering and renumbered(body, views.numbering, self._needs, nests, known, self._arithmetic)
+        if not new:
+            return body, []
+        self._views, known = Views(new.body, self._arithmetic), {*known, *new.names}
+        crossed = Crossed({**counts, **new.counts}, crossed.tops)
+        self._needs = Needs(new.body, self.extents, self._arithmetic, nests, crossed, self._views, known, bases)
+        return new.body, [*new.binds]
 
     def _flat(self, body: Any) -> Any:
         return veiled(merged(self._visit(body), self._arithmetic), self._arithmetic.extents)

@@ -34,26 +34,30 @@ def insert_prefetches(function: tirx.PrimFunc) -> tirx.PrimFunc:
     def shared(tiles: tirx.For) -> tirx.For:
         if SHARED_BY not in tiles.annotations:
             return tiles
-        share = numbers[tiles.loop_var] if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
-        lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
+        number, count = numbers[tiles.loop_var]
+        total = int(tiles.annotations[SHARED_BY])
+        number = number if total else tirx.const(0, "int32")
+        share = None if total < 2 or isinstance(count, tirx.IntImm) else tirx.floordiv(count + (total - 1), count)
+        lines = (tirx.For, lambda loop: _prefetching(loop, number, share, passing))
         return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
     body = tvm_ffi.structural_map(function.body, (tirx.For, shared))
     return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
 
 
-def numbers_of(body: Any) -> dict[Any, Any]:
-    """Variable of a loop that shares lines -> how many tiles came before, also in loops around it: the pass `cut-loops`
-    makes rows, and tiles of a row, of a loop over tiles."""
-    numbers: dict[Any, Any] = {}
+def numbers_of(body: Any) -> dict[Any, tuple[Any, Any]]:
+    """Variable of a loop that shares lines -> how many tiles came before, and how many there are, also in loops around
+    it: the pass `cut-loops` makes rows, and tiles of a row, of a loop over tiles."""
+    numbers: dict[Any, tuple[Any, Any]] = {}
 
     def outer(loop: tirx.For) -> None:
         if SHARED_BY in loop.annotations:
-            number = numbers.setdefault(loop.loop_var, loop.loop_var)
+            number, count = numbers.setdefault(loop.loop_var, (loop.loop_var - loop.min, loop.extent))
 
             def inner(each: tirx.For) -> None:
                 if SHARED_BY in each.annotations:
-                    numbers[each.loop_var] = number * each.extent + each.loop_var
+                    place = number * each.extent + (each.loop_var - each.min)
+                    numbers[each.loop_var] = place, count * each.extent
 
             tvm_ffi.structural_walk(loop.body, (tirx.For, inner))
 
@@ -67,24 +71,26 @@ def _mcpu(function: tirx.PrimFunc) -> str:
     return str(target.attrs.get("mcpu", "")) if target is not None else ""
 
 
-def _prefetching(loop: tirx.For, share: Any, passing: int) -> tirx.For:
+def _prefetching(loop: tirx.For, number: Any, share: Any, passing: int) -> tirx.For:
     """The loop with prefetches before its body, if it is annotated so.
 
     Args:
-        share: number of the tile, of those that share the lines.
+        number: of the tile, of those that share the lines.
+        share: lines of a tile, an expression; None for as many as the annotation says.
         passing: locality of lines that no cache keeps.
     """
     if LINES not in loop.annotations:
         return loop
     name, ahead, lines, passes = loop.annotations[LINES]
-    return _asking(loop, LINES, name, ahead, lines, share * int(lines), passing if int(passes) else INTO_L2)
+    lines = int(lines) if share is None else share
+    return _asking(loop, LINES, name, ahead, lines, number * lines, passing if int(passes) else INTO_L2)
 
 
 def _prefetching_inputs(loop: tirx.For) -> tirx.For:
     if INPUTS not in loop.annotations:
         return loop
     name, ahead, lines = loop.annotations[INPUTS]
-    return _asking(loop, INPUTS, name, ahead, lines, 0, INTO_L1)
+    return _asking(loop, INPUTS, name, ahead, int(lines), 0, INTO_L1)
 
 
 def _asking(
@@ -95,7 +101,12 @@ def _asking(
     buffer, index = _first_load(loop, str(name))
     per_line = LINE_BYTES * 8 // tvm.DataType(str(buffer.ty.dtype)).bits
     first = index + int(ahead) + skipped * per_line
-    asks = [tirx.Evaluate(prefetch(buffer, [first + line * per_line], locality)) for line in range(int(lines))]
+    if isinstance(lines, int):
+        asks = [tirx.Evaluate(prefetch(buffer, [first + line * per_line], locality)) for line in range(lines)]
+    else:
+        line = tirx.Var("line", lines.ty.dtype)
+        ask = tirx.Evaluate(prefetch(buffer, [first + line * per_line], locality))
+        asks = [tirx.For(line, lines * 0, lines, tirx.ForKind.SERIAL, ask)]
     return _with_body(loop, tirx.SeqStmt([*asks, loop.body]), annotation)
 
 

@@ -126,6 +126,42 @@ def test_partial_sums_and_single_rows(knobs: Mapping[str, int], rng: np.random.G
         assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), size
 
 
+#: Of Winograd: tiles that no row of tiles holds a whole number of, partial sums, and units of some rows of tiles.
+NUMBERED_TILES = [
+    {"m": 4, "rows": 0, "tile_o": 1, "tile_p": 5, "parts": 1, "chunk": 1},
+    {"m": 2, "rows": 0, "tile_o": 2, "tile_p": 8, "parts": 2, "chunk": 2},
+    {"m": 4, "rows": 2, "tile_o": 2, "tile_p": 3, "parts": 1, "chunk": 2},
+    {"m": 2, "rows": 7, "tile_o": 1, "tile_p": 6, "parts": 1, "chunk": 1},
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("knobs", NUMBERED_TILES)
+def test_tiles_of_winograd_are_numbered_through_rows(
+    knobs: Mapping[str, int], stride: int, threads: int, rng: np.random.Generator
+) -> None:
+    machine, (n, h, w) = Machine.detect(None, threads), symbols("NHW")
+    channels = 2 * machine.lanes
+    weight, size = (channels, channels, 3, 3), (28 * stride, 22 * stride)
+    attrs = {"strides": (stride, stride), "padding": (1, 1, 1, 1), "dilation": (1, 1)}
+    result = [out_extent(False, s, 3, stride, 1, 2) for s in (h, w)]
+    group = conv_group((2, channels, *size), weight, **attrs)
+    group = with_extents(group, (n, channels, h, w), weight, (1, channels, 1, 1), (n, channels, *result))
+    config = {**knobs, "threads": threads}
+    assert Conv2dWinograd().cuts(matched(Conv2dWinograd(), group, machine), config)
+    kernel = AnySize(Conv2dWinograd(), group, machine, config)
+    loops = lower_to_loops({"main": kernel.kernel}, machine.target())["main"].body
+    assert "columns" in {bind.var.name for bind in nodes_of(loops, tirx.Bind)}
+    numbers, bias = random(rng, *weight), random(rng, *group.params[2].shape)
+    for now in each_size(N={1, 2}, H={1, 13, size[0]}, W={1, 11, size[1]}):
+        data = random(rng, now["N"], channels, now["H"], now["W"])
+        exact, magnitude = (_reference(False, a, b, attrs) for a, b in ((data, numbers), (abs(data), abs(numbers))))
+        bound = (channels * 9 * 4 + 4) * 40 * ROUNDOFF * (magnitude + abs(bias))
+        got = kernel(now, exact.shape, data, numbers, bias)
+        assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), now
+
+
 def test_an_image_alone_is_shared() -> None:
     """Of a batch of run-time length no thread has whole images: its padding is shared before its outputs are."""
     machine = Machine.detect(None, 2)

@@ -154,6 +154,10 @@ class Arithmetic:
             return again(expr.a, largest) - again(expr.b, not largest)
         if isinstance(expr, tirx.Mul) and isinstance(expr.b, tirx.IntImm):
             return again(expr.a, largest == (int(expr.b) >= 0)) * expr.b
+        if isinstance(expr, tirx.Mul) and all(
+            self.analyzer.const_int_bound(e).min_value >= 0 for e in (expr.a, expr.b)
+        ):
+            return again(expr.a, largest) * again(expr.b, largest)
         if isinstance(expr, tirx.FloorDiv) and isinstance(expr.b, tirx.IntImm) and int(expr.b) > 0:
             return tirx.floordiv(again(expr.a, largest), expr.b)
         if isinstance(expr, tirx.FloorMod) and isinstance(expr.b, tirx.IntImm) and int(expr.b) > 0:
@@ -168,6 +172,8 @@ class Arithmetic:
             return again(expr.base, largest) + (max(over, 0) if largest else min(over, 0))
         if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tirx.if_then_else":
             return _SAME[tirx.Max if largest else tirx.Min](again(expr.args[1], largest), again(expr.args[2], largest))
+        if all(limit(var, largest) is None for var in variables_of(expr)):
+            return expr
         bound = self.analyzer.const_int_bound(expr)
         number = int(bound.max_value if largest else bound.min_value)
         if abs(number) > _HUGE:

@@ -7,6 +7,7 @@ t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is re
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -15,7 +16,18 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 
+from ....schedules.blocked.problem import NUMBERED
 from .affine import Affine, Arithmetic
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """What :data:`...schedules.blocked.problem.NUMBERED` says: names of buffers, and what there is at the bound."""
+
+    source: str
+    result: str
+    rows: int
+    columns: int
 
 
 class Views:
@@ -24,6 +36,7 @@ class Views:
     Attributes:
         unknown: buffers that share memory with others in ways that are not known.
         lanes: variable that stands for the lanes of a vector -> the last of them.
+        numbering: of elements of the kernel's own buffers, if it says so; their rows are no dimensions.
     """
 
     def __init__(self, body: Any, arithmetic: Arithmetic) -> None:
@@ -34,10 +47,17 @@ class Views:
         self._divisors: dict[tuple[Any, int], list[int]] = {}
         own: set[Any] = set()
         loads: list[Any] = []
+        self.numbering: Numbering | None = None
         walked = [(tirx.DeclBuffer, self._declare), (tirx.AllocBuffer, lambda stmt: own.add(stmt.buffer)),
-                  (TensorLoad, loads.append)]  # fmt: skip
+                  (TensorLoad, loads.append), (tirx.For, self._number)]  # fmt: skip
         tvm_ffi.structural_walk(body, walked)
-        self._divide([load for load in loads if load.source in own])
+        whole = (self.numbering.source, self.numbering.result) if self.numbering else ()
+        self._divide([load for load in loads if load.source in own and load.source.name not in whole])
+
+    def _number(self, loop: tirx.For) -> None:
+        if NUMBERED in loop.annotations:
+            source, result, rows, columns = loop.annotations[NUMBERED]
+            self.numbering = Numbering(str(source), str(result), int(rows), int(columns))
 
     def _divide(self, loads: Sequence[Any]) -> None:
         """Find the rows of which dimensions of the kernel's own buffers consist, where all loads are of such rows."""
