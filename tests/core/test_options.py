@@ -45,7 +45,9 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
     [
         ({"thread": 2}, "did you mean 'threads'"), ({"threads": 0}, "threads=0"),
         ({"threads": True}, "threads=True"), ({"threads": "2"}, "threads='2'"), ({"threads": 5000}, "1024"),
-        ({"shapes": {"x": (-1, 2)}}, "whole numbers"), ({"shapes": {3: (1,)}}, "input name"),
+        ({"shapes": {"x": (-1, 2)}}, "whole numbers"), ({"shapes": {"x": (1.5, 2)}}, "whole numbers"),
+        ({"shapes": {"x": (None, 2)}}, "whole numbers"), ({"dims": {"S": (1, 1 << 31)}}, r"below 2\^31"),
+        ({"shapes": {3: (1,)}}, "input name"),
         ({"shapes": {"x": "abc"}}, "whole numbers"), ({"shapes": [1, 2]}, "input name"),
         ({"dims": {"S": 5}}, "smallest and largest"), ({"dims": {"S": (6, 5)}}, "ascending"),
         ({"dims": {3: (1, 5)}}, "no name"), ({"shapes": {"x": ("1N", 2)}}, "whole numbers"),

@@ -171,6 +171,7 @@ class _Lowering:
         if alignment.varying:
             raise NotAlike("a constant has other values at other sizes", min(alignment.varying)[0])
         programs[0] = replace(programs[0], mod=annotated(alignment, [program.mod for program in programs]))
+        programs, alignment = self._fused(programs, alignment)
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
         alignment = Alignment([program.mod for program in programs], self._solver, values=False)
@@ -338,6 +339,17 @@ class _Lowering:
     @staticmethod
     def _after(pipeline: Pipeline, programs: Sequence[Lowered]) -> list[Lowered]:
         return [replace(program, mod=pipeline.run(program.mod, program.ctx)) for program in programs]
+
+    def _fused(self, programs: list[Lowered], alignment: Alignment) -> tuple[list[Lowered], Alignment]:
+        """The programs with groups fused where that pays at the bounds and at more common sizes."""
+        from ..passes.lowering.fuse_expansions import fused_alike
+        from ..passes.sizes.alignment import Alignment, annotated
+
+        if not (mods := fused_alike([(p.mod, p.ctx) for p in programs], common_sizes(self._symbols))):
+            return programs, alignment
+        alignment = Alignment(mods, self._solver)
+        mods[0] = annotated(alignment, mods)
+        return [replace(program, mod=mod) for program, mod in zip(programs, mods, strict=True)], alignment
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""

@@ -42,10 +42,13 @@ def lower_with_exact(
     """
     positive = tuple((name, (max(low, 1), high)) for name, (low, high) in options.dims)
     general = lower_any_size(source, replace(options, dims=positive), machine, clock, instruments)
+    asked, zero = [*_asked(options, general.symbols)], [name for name, (low, _) in options.dims if low == 0]
+    if not asked and not zero:
+        return general
     stored = StoredWeights(general.lowered[0].ctx)
     beside = _Beside(source, options, machine, clock, instruments, general, stored)
-    exact = [beside.lowered(sizes) for sizes in _asked(options, general.symbols)]
-    empty, warnings = beside.empty([name for name, (low, _) in options.dims if low == 0])
+    exact = [beside.lowered(sizes) for sizes in asked]
+    empty, warnings = beside.empty(zero)
     nothing = {name for item in empty for name in item.fixed}
     symbols = tuple(replace(item, low=0) if item.name in nothing else item for item in general.symbols)
     return replace(general, lowered=(*general.lowered, *exact, *empty), symbols=symbols, warnings=warnings)

@@ -5,7 +5,9 @@
 Padding is written by the kernel itself into a workspace that its threads share; without padding there is none.
 """
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -54,6 +56,12 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         )  # fmt: skip
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
+    def costs_of_any_size(self, match: Conv2dMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
+        knobs = self.space(match, machine)
+        pairs = itertools.product(knobs["tile_p"], knobs["parts"])
+        ends = tuple((t, parts) for t, parts in pairs if self.cuts(match, {"tile_p": t, "parts": parts}))
+        return ((dict(config), cost) for config, cost in _costs(match.problem, ends, machine))
+
     def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p, data = match.problem, offered[match.group.params.index(match.data)]
         data = data if self._reads(match, data) else Layout.blocked(4, match.input_lanes)
@@ -92,3 +100,19 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         own = blocker is blocked.configured and blocked.copies_own(match.problem, config, machine)
         schedule_padding(sch, match.data, match.window, config["threads"], own)
         schedule_image(sch, match.problem, match.window)
+
+
+@functools.lru_cache(maxsize=64)
+def _costs(
+    problem: blocked.Problem, ends: Sequence[tuple[int, int]], machine: Machine
+) -> tuple[tuple[Mapping[str, Any], float], ...]:
+    """Legal points of these values of (tile_p, parts), and their costs; layers that differ in their epilogue share
+    them."""
+    knobs, out = blocked.space(problem, machine), []
+    for tile_o, (tile_p, parts) in itertools.product(knobs["tile_o"], ends):
+        tile = {"tile_o": tile_o, "tile_p": tile_p, "parts": parts}
+        if blocked.tile_fits(problem, tile, machine):
+            points = itertools.product(knobs["chunk"], knobs["threads"])
+            configs = ({**tile, "chunk": chunk, "threads": threads} for chunk, threads in points)
+            out += [(config, blocked.cost(problem, config, machine)) for config in configs]
+    return tuple(out)

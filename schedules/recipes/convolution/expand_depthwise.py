@@ -8,7 +8,8 @@ What stands between is several times larger than what goes in or out, and is nev
         mid = epilogue1(conv1x1(rows of x that the strip's windows reach))      # stays in L2
         out[strip] = epilogue2(depthwise(mid))
 
-Rows where two strips meet are computed twice. After Sandler et al., "MobileNetV2", CVPR 2018, section 5.1, which
+Rows where two strips meet are computed twice. Of an image of any size, zeros stand between where it has ended: there
+the depthwise convolution has its padding. After Sandler et al., "MobileNetV2", CVPR 2018, section 5.1, which
 splits the channels of the block for the same end.
 """
 
@@ -28,7 +29,7 @@ from tvm_ext.core.layout import PackedWeight
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Recipe, Sharing
 from tvm_ext.ops.table import of
 
-from ...blocked.convolution import Conv2dMatch
+from ...blocked.convolution import Conv2dMatch, image_in_use
 from ...blocked.cost import registers_used, step_cycles
 from ...steps.arguments import Arguments
 from ...steps.epilogue import Epilogue, blocked_layouts
@@ -59,6 +60,7 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
 
     name = "expand_depthwise"
     anchors = frozenset({"expand_depthwise"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> ExpandMatch | Miss:
         if any(of(op_name(b.value)).is_conversion for b in group.bindings):
@@ -98,21 +100,17 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
             yield dict(zip(knobs, values, strict=True))
 
     def cost(self, match: ExpandMatch, config: Config, machine: Machine) -> float:
-        to, tp, strip = config["tile_o"], config["tile_p"], config["strip"]
-        if registers_used(config) > machine.registers:
+        if _leaves_image(match, config["strip"]):
             return math.inf
-        n, c, h, w = match.group.shape
-        blocks, channels = -(-c // match.lanes), match.expand.data.shape[1]
-        (height, width), reached = match.expand.window.image, min(match.expand.window.image[0], _reached(match, strip))
-        if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
-            return math.inf
-        tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
-        window = depthwise_cycles(match.depthwise, config["window_p"], machine)
-        unit = reached * -(-width // tp) * tile + to * strip * window
-        units = n * (h // strip) * (blocks // to)
-        moved = 4 * n * (channels * height * width + c * h * w)
-        busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
-        return seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy)
+        loops = _units(match, config)
+        busy = _busy_threads(loops, config["threads"])
+        return _seconds(match, config, machine, math.prod(loops) // busy, busy)
+
+    def cost_cut(self, match: ExpandMatch, config: Config, machine: Machine) -> float:
+        """Strips need not divide the rows, nor threads the strips."""
+        units = math.prod(_units(match, config))
+        busy = min(units, config["threads"])
+        return _seconds(match, config, machine, -(-units // busy), busy)
 
     def sharing(self, match: ExpandMatch, config: Config, machine: Machine) -> Sharing:
         """Multiply-adds of vectors: rows that two strips reach are computed twice, rows of both are whole tiles."""
@@ -200,16 +198,40 @@ def _expanded(match: ExpandMatch, config: Config, of: Mapping[Any, Any]) -> te.T
         return te.sum(value * weight(c // to, rc, 0, 0, ri, c % to * lanes + j), axis=[rc, ri])
 
     tile = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="tile")
-    epilogue = _epilogue(match.expand.group, of)
+    epilogue, used = _epilogue(match.expand.group, of), image_in_use(match.group, match.expand.data)
 
     def value(b: Any, c: Any, y: Any, x: Any, j: Any) -> Any:
-        return epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j))
+        element = epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j))
+        if not any(match.depthwise.window.pads) or all(isinstance(extent, int) for extent in used):
+            return element
+        return tirx.Select(tirx.all(y < used[0], x < used[1]), element, tirx.const(0, "float32"))
 
     return te.compute((n, blocks, h, w, lanes), value, name="mid")
 
 
 def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:
     return Epilogue(group, *zip(*(of[p.var] for p in group.params), strict=True))
+
+
+def _units(match: ExpandMatch, config: Config) -> tuple[int, int, int]:
+    """What threads share: images, strips, tiles of blocks of channels."""
+    n, c, h, _ = match.group.shape
+    return n, -(-h // config["strip"]), -(-c // match.lanes) // config["tile_o"]
+
+
+def _seconds(match: ExpandMatch, config: Config, machine: Machine, units: int, busy: int) -> float:
+    """Seconds of so many units on each of the threads that have any; infinite if registers or L2 do not hold one."""
+    to, tp = config["tile_o"], config["tile_p"]
+    (n, c, h, w), (height, width) = match.group.shape, match.expand.window.image
+    strip, channels = min(config["strip"], h), match.expand.data.shape[1]
+    reached = min(height, _reached(match, strip))
+    if registers_used(config) > machine.registers or 4 * match.lanes * to * reached * width > machine.l2 // 2:
+        return math.inf
+    tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
+    window = depthwise_cycles(match.depthwise, config["window_p"], machine)
+    unit = reached * -(-width // tp) * tile + to * strip * window
+    moved = 4 * n * (channels * height * width + c * h * w)
+    return seconds(units * unit, beyond_l2(moved, machine, busy), machine, busy)
 
 
 def _taps(match: ExpandMatch) -> int:

@@ -6,6 +6,7 @@ import onnx
 import pytest
 from tvm.ir import IRModule
 
+import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import agrees, stage
 from tests.schedules.any_size import symbols, with_extents
@@ -13,7 +14,7 @@ from tvm_ext.core.fusion import no_fusion
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group
 from tvm_ext.passes.lowering import merging
-from tvm_ext.passes.lowering.fuse_expansions import FuseExpansions
+from tvm_ext.passes.lowering.fuse_expansions import ANCHOR, FuseExpansions, fused_alike
 from tvm_ext.passes.lowering.group_operations import GroupOperations
 
 
@@ -71,9 +72,9 @@ def test_says_what_it_expected_where_it_does_not_pay(monkeypatch: pytest.MonkeyP
     assert [d for d in found.skipped.values() if "as one kernel" in d]
 
 
-@pytest.mark.parametrize(("axis", "fused"), [(0, True), (2, False)], ids=["batch", "height"])
-def test_run_time_sizes(axis: int, fused: bool) -> None:
-    """Those of a batch go into the merged group; an image of any size is left to two kernels."""
+@pytest.mark.parametrize("axis", [0, 2], ids=["batch", "height"])
+def test_run_time_sizes(axis: int) -> None:
+    """They go into the merged group."""
     found, (size,) = stage(inverted(12), GroupOperations), symbols("N")
     mod = IRModule(dict(found.mod.functions_items()), attrs=found.mod.attrs)
     for gvar, function in iter_groups(found.mod):
@@ -81,12 +82,37 @@ def test_run_time_sizes(axis: int, fused: bool) -> None:
         shapes = [p.shape if p.constant else _at_run_time(p.shape, axis, size) for p in group.params]
         group = with_extents(group, *shapes, _at_run_time(group.shape, axis, size))
         mod.update_func(gvar, group.function)
-    result = FuseExpansions().run(mod, found.ctx)
-    assert bool(result.fired) == fused
+    result = FuseExpansions([{"N": 7}]).run(mod, found.ctx)
+    assert result.fired
     for gvar, function in iter_groups(result.mod):
         extents = Group(gvar.name_hint, function).extents
         assert extents is not None and len(extents) == len(function.params) + 1
         assert extents[0][axis].same_as(size) and extents[-1][axis].same_as(size)
+
+
+@pytest.mark.parametrize("worth", [True, False])
+def test_programs_of_other_sizes_are_fused_as_that_of_the_bounds_is(
+    worth: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, other = (stage(inverted(size), GroupOperations) for size in (12, 7))
+    monkeypatch.setattr(merging, "WORTH", 1e9 if worth else 0.0)
+    mods = fused_alike([(found.mod, found.ctx) for found in (whole, other)], [])
+    assert bool(mods) == worth
+    for mod in mods:
+        (group,) = (Group(gvar.name_hint, function) for gvar, function in iter_groups(mod))
+        assert group.anchor == ANCHOR
+
+
+def test_a_model_of_any_size_is_fused_and_agrees_with_onnxruntime() -> None:
+    proto = inverted(12)
+    for tensor, channels in ((proto.graph.input[0], 16), (proto.graph.output[0], 192)):
+        tensor.CopyFrom(value(tensor.name, ("N", channels, "H", "W")))
+    bounds = {"N": (1, 3), "H": (1, 24), "W": (1, 20)}
+    compiled = tvm_ext.compile(proto, dims=bounds, cache=False, records=None, threads=2)
+    recipes = {kernel["recipe"] for kernel in compiled.report["kernels"]}
+    assert recipes == {"expand_depthwise", "layout_transform"}
+    sizes = [dict(zip("NHW", size, strict=True)) for size in ((1, 1, 1), (2, 13, 20), (1, 24, 17), (3, 7, 2))]
+    assert tvm_ext.verify(compiled, proto, sizes=sizes).ok
 
 
 def _at_run_time(shape: tuple[int, ...], axis: int, size: Any) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """The options `shapes`, `dims` and `specialize`, checked."""
 
 import keyword
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ def _dims(shape: Any) -> tuple[int | str, ...] | None:
     """Whole numbers and names; None if something else is among them."""
     if isinstance(shape, str):
         return None
-    dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
+    dims = tuple(d if isinstance(d, str) else operator.index(d) for d in shape)
     return dims if all(is_name(d) if isinstance(d, str) else d >= 0 for d in dims) else None
 
 
@@ -75,7 +76,7 @@ def checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
             raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
         whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
         if not whole or not 0 <= bounds[0] <= bounds[1] < 1 << 31 or bounds[1] < 1:
-            wrong = f"the bounds of {name!r} are two whole numbers, 0 or more and 1 or more, ascending"
+            wrong = f"the bounds of {name!r} are two whole numbers below 2^31, 0 or more and 1 or more, ascending"
             raise OptionError(f"dims={dims!r}: {wrong}", fix=fix)
     return tuple(sorted(pairs.items()))
 

@@ -1,6 +1,7 @@
 """Two groups of which the second alone reads the first, as one: where a recipe takes it, and it is estimated to pay."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,11 @@ from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate
 from tvm_ext.core.graph.relax_graph import Rewriter, op_name
 from tvm_ext.core.group import CONSTANTS, GROUP, WEIGHTS_BYTES, WEIGHTS_IN, Group
 from tvm_ext.core.passes import CompileContext
-from tvm_ext.core.sizes import EXTENTS
+from tvm_ext.core.sizes import EXTENTS, evaluate
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import beyond_l2
 
-from .choose_recipes import allowed_matches, least_cost
+from ..sizes.choose_for_sizes import times_over
+from .choose_recipes import Matches, allowed_matches
 
 #: Share of the estimated time of two kernels below which one is made. Equal estimates favour one: what lies between
 #: two kernels goes through caches that other programs use too, which no estimate knows.
@@ -99,16 +101,24 @@ class Pair:
 
 @dataclass
 class Merger:
-    """Merges pairs of a compile; equal ones are weighed once."""
+    """Merges pairs of a compile; equal ones are weighed once.
+
+    Attributes:
+        sizes: of symbols, at which times are compared beside the bounds.
+        estimates: whether the fusion model is asked, and times are compared; if not, all pairs are merged.
+    """
 
     ctx: CompileContext
+    sizes: Sequence[Mapping[str, int]] = ()
+    estimates: bool = True
     _known: dict[Any, tuple[GlobalVar | None, str]] = field(default_factory=dict)
 
     def merged(self, pair: Pair, rw: Rewriter) -> Call | None:
         """A call of the group that both become; None if the fusion model refuses, no recipe takes it or two kernels
         are estimated to be faster."""
         fusion = self.ctx.options.fusion
-        if not (FUSION_MODELS[fusion] if isinstance(fusion, str) else fusion)(pair.candidate()):
+        asked = FUSION_MODELS[fusion] if isinstance(fusion, str) else fusion
+        if self.estimates and not asked(pair.candidate()):
             return None
         key = pair.first.name, pair.second.name, pair.wiring
         if key not in self._known:
@@ -122,22 +132,37 @@ class Merger:
         return Call(gvar, pair.operands)
 
     def _weighed(self, pair: Pair, rw: Rewriter) -> tuple[GlobalVar | None, str]:
-        machine, groups = self.ctx.machine, (pair.first, pair.second)
-        apart = [least_cost(allowed_matches(group, self.ctx), machine) for group in groups]
-        function = pair.function()
-        options = allowed_matches(Group(pair.anchor, function), self.ctx)
-        together = least_cost(options, machine)
-        if together is None or any(p is None for p in apart):
-            return None, "; ".join(options.reasons) or "a part has no recipe"
-        # The cost of a kernel is that of its reads; what the first one writes is brought into cache and written back.
-        written = 2 * math.prod(pair.first.shape) * np.dtype(pair.first.dtype).itemsize
-        moved = beyond_l2(written, machine, machine.threads)
-        two = sum(p.cost for p in apart if p is not None) + seconds(0, moved, machine, 1)
-        if together.cost >= WORTH * two:
-            return None, f"as one kernel {together.cost * 1e6:.0f} us are expected, as two {two * 1e6:.0f} us"
+        function, said = pair.function(), "as at the bounds"
+        if self.estimates:
+            worth, said = self._compared(pair, Group(pair.anchor, function))
+            if not worth:
+                return None, said
         name = pair.anchor.rpartition(".")[2]
-        gvar = rw.add_function(function, f"fused_{name}")
-        return gvar, f"{together.cost * 1e6:.0f} us are expected, as two kernels {two * 1e6:.0f} us"
+        return rw.add_function(function, f"fused_{name}"), said
+
+    def _compared(self, pair: Pair, merged: Group) -> tuple[bool, str]:
+        """Whether one kernel is worth it, over all sizes as a part of the time of two; and what is expected."""
+        first, second, options = self._times(pair.first), self._times(pair.second), allowed_matches(merged, self.ctx)
+        together = self._times(merged, options)
+        if not first or not second or not together:
+            return False, "; ".join(options.reasons) or "a part has no recipe"
+        apart = [sum(seconds) for seconds in zip(first, second, self._between(pair.first), strict=True)]
+        known = [one / two for one, two in zip(together, apart, strict=True) if 0 < two < math.inf]
+        said = f"as one kernel {together[0] * 1e6:.0f} us are expected, as two {apart[0] * 1e6:.0f} us"
+        said += f", at all sizes {sum(known) / len(known):.2f} of their time" if len(known) > 1 else ""
+        return sum(known) < WORTH * len(known), said
+
+    def _times(self, group: Group, options: Matches | None = None) -> list[float]:
+        options = options or allowed_matches(group, self.ctx)
+        return times_over(group, options, self.sizes, self.ctx.machine)
+
+    def _between(self, group: Group) -> list[float]:
+        """Seconds in which what a group writes is brought into cache and written back, at the bounds and at all sizes:
+        the cost of a kernel is that of its reads."""
+        machine, extents = self.ctx.machine, group.shape if group.extents is None else group.extents[-1]
+        shapes = [group.shape, *([evaluate(dim, size) for dim in extents] for size in self.sizes)]
+        written = [2 * math.prod(shape) * np.dtype(group.dtype).itemsize for shape in shapes]
+        return [seconds(0, beyond_l2(moved, machine, machine.threads), machine, 1) for moved in written]
 
 
 def group_of(call: Any, rw: Rewriter, anchor: str) -> Group | None:

@@ -21,7 +21,7 @@ from tvm_ext.core.plan import Plan
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe, config_text
 from tvm_ext.core.sizes import EXTENTS, evaluate
 
-from ..lowering.choose_recipes import Matches, allowed_matches
+from ..lowering.choose_recipes import Matches, allowed_matches, least_cost
 
 #: Configurations of a recipe that are compared: those of least time at the bounds.
 _POINTS = 128
@@ -60,26 +60,45 @@ class ChooseForSizes(Pass):
 def best_over(plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine) -> Plan:
     """The plan of least time over the bounds and all sizes, each as a multiple of the least time there; the same object
     if that is this one, or if nothing is known of other sizes."""
-    plans = []
+    return _compared(plan, options, sizes, machine)[0]
+
+
+def times_over(
+    group: Group, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine
+) -> list[float]:  # fmt: skip
+    """Seconds at the bounds and at all sizes of the plan of :func:`best_over`, infinite where they are not known; none
+    if no recipe takes the group."""
+    plan = least_cost(options, machine)
+    if plan is None:
+        return []
+    if group.extents is None:
+        return [plan.cost] * (1 + len(sizes))
+    return _compared(plan, options, sizes, machine)[1]
+
+
+def _compared(
+    plan: Plan, options: Matches, sizes: Sequence[Mapping[str, int]], machine: Machine
+) -> tuple[Plan, list[float]]:
+    plans = [plan]
     for recipe, match in options:
         points = heapq.nsmallest(_POINTS, recipe.costs_of_any_size(match, machine), key=lambda point: point[1])
         plans += [replace(plan, recipe=recipe, match=match, config=dict(c), cost=cost) for c, cost in points]
-    times = [[plan.cost, *(p.cost for p in plans)]]
-    for group in filter(None, (group_at(plan.match.group, size) for size in sizes)):
-        matches = {r.name: r.match(group, machine) for r in {p.recipe for p in (plan, *plans)}}
-        costs = [_seconds(p.recipe, matches[p.recipe.name], p.config, machine) for p in (plan, *plans)]
-        if 0 < min(costs) < math.inf:
-            times.append(costs)
-    if len(times) == 1 or min(times[0]) <= 0:
-        return plan
-    least = [min(row) for row in times]
-    relative = [sum(t / b for t, b in zip(column, least, strict=True)) for column in zip(*times, strict=True)]
-    best = min(range(len(relative)), key=relative.__getitem__)
-    return (plan, *plans)[best]
+    times = [[p.cost for p in plans]]
+    for size in sizes:
+        group = group_at(plan.match.group, size)
+        matches = {} if group is None else {r.name: r.match(group, machine) for r in {p.recipe for p in plans}}
+        times.append([_seconds(p.recipe, matches.get(p.recipe.name), p.config, machine) for p in plans])
+    known = [row for row in times if 0 < min(row) < math.inf]
+    best = 0
+    if len(known) > 1 and known[0] is times[0]:
+        least = [min(row) for row in known]
+        relative = [sum(t / b for t, b in zip(column, least, strict=True)) for column in zip(*known, strict=True)]
+        best = min(range(len(relative)), key=relative.__getitem__)
+    return plans[best], [row[best] for row in times]
 
 
-def _seconds(recipe: Recipe[Any], match: Match | Miss, config: Config, machine: Machine) -> float:
-    return math.inf if isinstance(match, Miss) else recipe.cost_cut(match, config, machine)
+def _seconds(recipe: Recipe[Any], match: Match | Miss | None, config: Config, machine: Machine) -> float:
+    return recipe.cost_cut(match, config, machine) if isinstance(match, Match) else math.inf
 
 
 def group_at(group: Group, sizes: Mapping[str, int]) -> Group | None:

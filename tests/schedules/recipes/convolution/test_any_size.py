@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from tvm_ext.core.graph.nodes import nodes_of
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Recipe
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.schedules.blocked import kernel as blocked
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
@@ -160,6 +161,17 @@ def test_tiles_of_winograd_are_numbered_through_rows(
         bound = (channels * 9 * 4 + 4) * 40 * ROUNDOFF * (magnitude + abs(bias))
         got = kernel(now, exact.shape, data, numbers, bias)
         assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), now
+
+
+@pytest.mark.parametrize("name", ["xeon-amx", "zen4"])
+def test_costs_of_what_cuts_are_asked_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the legal points that cut, also of a layer that differs in its epilogue."""
+    machine = Machine.described(name)
+    first, second = (matched(Conv2dNCHWc(), layer_of_any_size(machine), machine) for _ in range(2))
+    plain = [(c, cost) for c, cost in Recipe.costs_of_any_size(Conv2dNCHWc(), first, machine) if cost < math.inf]
+    assert [*Conv2dNCHWc().costs_of_any_size(first, machine)] == plain and plain
+    monkeypatch.delattr(blocked, "cost")
+    assert [*Conv2dNCHWc().costs_of_any_size(second, machine)] == plain
 
 
 def test_an_image_alone_is_shared() -> None:

@@ -12,6 +12,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.convolution.expand_depthwise import ExpandDepthwise
 
+from ...any_size import AnySize, each_size, symbols, with_extents
 from ...convolutions import grouped_reference
 from ...kernels import ROUNDOFF, make_group, matched, random, run_kernel
 from .test_conv2d_nchwc import reference
@@ -51,20 +52,62 @@ def expand_group(case: str, first: Any = None, residual: bool = False) -> Group:
 def check(
     case: str, machine: Machine, rng: np.random.Generator, config: Any = None, residual: bool = False, block: int = 0
 ) -> None:
-    _, channels, _, strides, padding, dilation = CASES[case]
     group = expand_group(case, residual=residual)
     arrays = [random(rng, *p.shape) for p in group.params]
-    x, w1, b1, w2, b2, *r = arrays
     offered = [Layout.blocked(4, block or machine.lanes), *(Layout.plain(4) for _ in arrays[1:])]
     got = run_kernel(RECIPE, group, arrays, machine, config, offered)
+    exact, bound = expected(case, *arrays)
+    assert got.shape == exact.shape
+    assert np.all(np.abs(got - exact) <= bound)
+
+
+def expected(
+    case: str, x: np.ndarray, w1: np.ndarray, b1: np.ndarray, w2: np.ndarray, b2: np.ndarray, *r: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The result in float64, and how far float32 may be from it."""
+    _, channels, _, strides, padding, dilation = CASES[case]
     plain = ((1, 1), (0, 0, 0, 0), (1, 1))
     mid = np.clip(reference(x, w1, *plain) + b1, 0, 6)
     error = (w1.shape[1] + 3) * ROUNDOFF * (reference(abs(x), abs(w1), *plain) + abs(b1))
     exact = grouped_reference(mid, w2, channels, strides, padding, dilation) + b2 + sum(r)
     taps = (np.prod(w2.shape[1:]) + 4) * ROUNDOFF
     bound = grouped_reference(error + taps * abs(mid), abs(w2), channels, strides, padding, dilation)
-    assert got.shape == exact.shape
-    assert np.all(np.abs(got - exact) <= 1.01 * bound + taps * (abs(b2) + sum(abs(q) for q in r)))
+    return exact, 1.01 * bound + taps * (abs(b2) + sum(abs(q) for q in r))
+
+
+#: Of images of any size: knobs, and threads of the machine.
+CUT: dict[str, tuple[str, dict[str, int]]] = {
+    "strips of two rows": ("3x3", {"tile_o": 2, "tile_p": 4, "window_p": 7, "strip": 2, "threads": 2}),
+    "one strip": ("3x3", {"tile_o": 1, "tile_p": 6, "window_p": 5, "strip": 14, "threads": 1}),
+    "strips of one row": ("3x3 stride 2", {"tile_o": 3, "tile_p": 2, "window_p": 3, "strip": 1, "threads": 3}),
+    "strips of four rows": ("3x3 stride 2", {"tile_o": 1, "tile_p": 8, "window_p": 8, "strip": 4, "threads": 2}),
+    "images": ("5x5 of prime extents", {"tile_o": 1, "tile_p": 4, "window_p": 2, "strip": 1, "threads": 2}),
+    "one strip an image": (
+        "5x5 of prime extents",
+        {"tile_o": 2, "tile_p": 7, "window_p": 4, "strip": 11, "threads": 2},
+    ),
+    "dilated": ("dilated, asymmetric", {"tile_o": 1, "tile_p": 4, "window_p": 2, "strip": 3, "threads": 2}),
+}
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_images_of_any_size(cut: str, rng: np.random.Generator) -> None:
+    """NaN behind the extents; what is between is zero there, as padding is."""
+    case, config = CUT[cut]
+    (n, h, w), (shape, channels, kernel, strides, padding, dilation) = symbols("NHW"), CASES[case]
+    window = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    least = [max(1, size - padding[i] - padding[i + 2]) for i, size in enumerate(window)]
+    out = [(e + padding[i] + padding[i + 2] - window[i]) // strides[i] + 1 for i, e in enumerate((h, w))]
+    group, batch = expand_group(case), n if shape[0] > 1 else 1
+    constants = [p.shape for p in group.params[1:]]
+    group = with_extents(group, (batch, shape[1], h, w), *constants, (batch, channels, *out))
+    kernel_ = AnySize(RECIPE, group, Machine.detect(None, config["threads"]), config)
+    weights = [random(rng, *each) for each in constants]
+    rows, columns = ({least[i], shape[2 + i] // 2 + 1, shape[2 + i] - 1, shape[2 + i]} for i in (0, 1))
+    for size in each_size(N={1, shape[0]}, H=rows, W=columns):
+        x = random(rng, size["N"], shape[1], size["H"], size["W"])
+        exact, bound = expected(case, x, *weights)
+        assert np.all(np.abs(kernel_(size, exact.shape, x, *weights) - exact) <= bound), size
 
 
 @pytest.mark.parametrize("case", CASES)

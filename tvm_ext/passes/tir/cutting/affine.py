@@ -36,17 +36,18 @@ class Affine:
         return out
 
     def _add(self, expr: Any, factor: int) -> None:
-        if isinstance(expr, int | tirx.IntImm):
+        kind = type(expr)
+        if kind is tirx.IntImm or kind is int:
             self.constant += factor * int(expr)
         elif isinstance(expr, Var):
             self.terms[expr] = self.terms.get(expr, 0) + factor
-        elif isinstance(expr, tirx.Add | tirx.Sub):
+        elif kind is tirx.Add or kind is tirx.Sub:
             self._add(expr.a, factor)
-            self._add(expr.b, factor if isinstance(expr, tirx.Add) else -factor)
-        elif isinstance(expr, tirx.Mul) and isinstance(expr.b, tirx.IntImm):
-            self._add(expr.a, factor * int(expr.b))
-        elif isinstance(expr, tirx.Mul) and isinstance(expr.a, tirx.IntImm):
-            self._add(expr.b, factor * int(expr.a))
+            self._add(expr.b, factor if kind is tirx.Add else -factor)
+        elif kind is tirx.Mul and type(b := expr.b) is tirx.IntImm:
+            self._add(expr.a, factor * int(b))
+        elif kind is tirx.Mul and type(a := expr.a) is tirx.IntImm:
+            self._add(expr.b, factor * int(a))
         else:
             self.rest.append((expr, factor))
 
@@ -85,9 +86,19 @@ def _is_integer(expr: Any) -> bool:
 
 def variables_of(expr: Any) -> set[Any]:
     """The variables that an expression reads."""
-    if isinstance(expr, Var | tirx.IntImm):  # most indices: a walk costs more than all else about them
-        return {expr} if isinstance(expr, Var) else set()
-    return set(nodes_of(expr, Var))
+    variables, rest = set(), [expr]
+    while rest:
+        part = rest.pop()
+        if (kind := type(part)) in _OF_TWO:  # most indices: a walk by TVM costs more than all else about them
+            rest += (part.a, part.b)
+        elif isinstance(part, Var):
+            variables.add(part)
+        elif kind is not tirx.IntImm:
+            variables.update(nodes_of(part, Var))
+    return variables
+
+
+_OF_TWO = {tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max}
 
 
 def unwrapped(expr: Any) -> Any:

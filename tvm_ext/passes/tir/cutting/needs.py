@@ -39,6 +39,11 @@ class Access:
     loops: tuple[Any, ...]
     into: tuple[Any, Sequence[Any]] | None = None
 
+    @functools.cached_property
+    def variables(self) -> set[Any]:
+        """Those in its indices."""
+        return {var for index in self.indices for var in variables_of(index)}
+
 
 class Needs:
     """What is needed of a kernel's loops.
@@ -131,7 +136,7 @@ class Needs:
         if any(var in loops for loops in self._effects):
             return None
         stores = [s for s in self.stores if var in s.loops and var not in self._allocated.get(s.buffer, ())]
-        used = {v for s in stores for i in s.indices for v in variables_of(i)}
+        used = {v for s in stores for v in s.variables}
         if not stores:
             return None
         if var not in used:

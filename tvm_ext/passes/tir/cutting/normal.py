@@ -74,9 +74,15 @@ def merged(body: Any, arithmetic: Arithmetic) -> Any:
         if not (_is_plain(stmt, arithmetic) and _is_plain(inner, arithmetic) and isinstance(inner.extent, tirx.IntImm)):
             return stmt
         first, second, size = stmt.loop_var, inner.loop_var, int(inner.extent)
-        factors = [(s.terms.get(first, 0), s.terms.get(second, 0)) for s in _sums(inner.body)]
-        whole = all(f == size * s for f, s in factors) and str(first.ty.dtype) == str(second.ty.dtype)
-        if not whole or not any(s for _, s in factors):
+        if str(first.ty.dtype) != str(second.ty.dtype):
+            return stmt
+        counts = False
+        for form in _sums(inner.body):
+            outer, own = form.terms.get(first, 0), form.terms.get(second, 0)
+            if outer != size * own:
+                return stmt
+            counts = counts or own != 0
+        if not counts:
             return stmt
         var = tirx.Var(second.name, second.ty.dtype)
         arithmetic.bind(var, arithmetic.extents[first] * size)
