@@ -138,12 +138,24 @@ class BlockStream:
     def _begin(self, group: Any, m: Any, b: Any) -> None:
         """The share that a block of a row of x has of the lines that no loop over words asks for in time: the beginning
         of the first group, or, where several tiles of rows read a group, all of it."""
-        if not self._tile.prefetched:
-            return
-        lines = self._lines_of_a_block * self._match.blocks if self._passes > 1 else -(-_AHEAD // LINE_BYTES)
-        each = -(-lines // (self._rows * self._match.blocks))
-        weight = next((other for _, other in self._match.beside), self._match)
-        self._ask(weight, (group, 0), (m * self._match.blocks + b) * each, each)
+        if self._tile.prefetched:
+            lines = self._lines_of_a_block * self._match.blocks if self._passes > 1 else -(-_AHEAD // LINE_BYTES)
+            each = -(-lines // (self._rows * self._match.blocks))
+            weight = next((other for _, other in self._match.beside), self._match)
+            self._ask(weight, (group, 0), (m * self._match.blocks + b) * each, each)
+
+    def _ask_next(self, weight: BlockMatch, place: tuple[Any, Any, Any]) -> None:
+        """The share that a vector of a tile of rows, one of several, has of the same block of the next group."""
+        if self._tile.prefetched and self._passes > 1:
+            (group, b, vector), side = place, self._match.side
+            share = -(-self._lines_of_a_block // (self._passes * side))
+            self._ask(weight, (group + 1, b), (self._first // self._tile.rows * side + vector) * share, share)
+
+    def _ask(self, weight: BlockMatch, place: tuple[Any, Any], first: Any, count: int) -> None:
+        """Prefetch lines of a weight's words, numbered from a group's block on."""
+        with T.unroll(count) as i:
+            line = [*place, 0, 0, (first + i) * (LINE_BYTES // 4)]
+            T.evaluate(prefetch(self._args.buffer(weight.codes), line))
 
     @property
     def _passes(self) -> int:
@@ -154,12 +166,6 @@ class BlockStream:
     def _lines_of_a_block(self) -> int:
         """Cache lines of the words of a block of a group."""
         return -(-4 * self._lanes * self._match.words * self._match.side // LINE_BYTES)
-
-    def _ask(self, weight: BlockMatch, place: tuple[Any, Any], first: Any, count: int) -> None:
-        """Prefetch lines of a weight's words, numbered from a group's block on."""
-        words = self._args.buffer(weight.codes)
-        with T.unroll(count) as i:
-            T.evaluate(prefetch(words, [*place, 0, 0, (first + i) * (LINE_BYTES // 4)]))
 
     def _copy(self, row: Any, m: Any, b: Any, factor: Any) -> None:
         """A block of x as float32, with zeros behind the end."""
@@ -251,30 +257,20 @@ class BlockStream:
 
     def _sum(self, weight: BlockMatch, group: Any, tile: tuple[int, int]) -> Any:
         """Rows by a weight, of vectors of outputs that stand side by side: (rows, vectors, lanes)."""
-        acc = own_buffer("acc", (*tile, self._lanes), "float32", "local")
-        if tile[0] <= _TOGETHER:
-            with T.serial(1, annotations={SHARED_BY: 0}):
-                self._sum_vectors(acc, weight, group, (0, tile[1]))
-            return acc
-        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(tile[1]) as r:
-            own = own_buffer("own", (tile[0], 1, self._lanes), "float32", "local")
-            self._sum_vectors(own, weight, group, (r, 1))
-            with T.unroll(tile[0]) as m, T.vectorized(self._lanes) as j:
-                T.buffer_store(acc, own[m, 0, j], [m, r, j])
+        (height, vectors), lanes = tile, self._lanes
+        together = vectors if height <= _TOGETHER else 1
+        acc = own_buffer("acc", (*tile, lanes), "float32", "local")
+        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(vectors // together) as first:
+            own = own_buffer("own", (height, together, lanes), "float32", "local")
+            with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
+                T.buffer_store(own, tirx.const(0, "float32"), [m, r, j])
+            with T.serial(self._match.blocks) as b, T.unroll(together) as r:
+                place = (group, b, first + r)
+                self._ask_next(weight, place)
+                self._add(own, r, self._dots(weight, place), weight, place)
+            with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
+                T.buffer_store(acc, own[m, r, j], [m, first + r, j])
         return acc
-
-    def _sum_vectors(self, acc: Any, weight: BlockMatch, group: Any, vectors: tuple[Any, int]) -> None:
-        """acc = rows by some vectors of outputs of a group: the first, and how many."""
-        first, count = vectors
-        with nested(T.unroll(self._height), T.unroll(count), T.vectorized(self._lanes)) as (m, r, j):
-            T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
-        with T.serial(self._match.blocks) as b, T.unroll(count) as r:
-            place = (group, b, first + r)
-            if self._tile.prefetched and self._passes > 1:  # of the same block of the next group
-                share = -(-self._lines_of_a_block // (self._passes * self._match.side))
-                number = (self._first // self._tile.rows) * self._match.side + first + r
-                self._ask(weight, (group + 1, b), number * share, share)
-            self._add(acc, r, self._dots(weight, place), weight, place)
 
     def _finish(self, acc: Any, beside: Mapping[Any, Any], m: Any, r: Any, start: Any) -> None:
         """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
