@@ -80,6 +80,7 @@ class CachedAttentionKernel:
             self._state(rows)
             with T.serial((items - thread + (t.threads - 1)) // t.threads) as turn:
                 item = self._number(turn * t.threads + thread)
+                self._next = self._number(tirx.min(item + t.threads, items - 1) // parts)
                 self._unit(item // parts, item % parts)
                 if whole:
                     self._write(item)
@@ -148,11 +149,11 @@ class CachedAttentionKernel:
             self._accumulate((b, g, low), self._behind((b, g, low + t.block), start, stop), count, rows)
 
     def _behind(self, place: tuple[Any, Any, Any], start: Any, stop: Any) -> tuple[Any, Any, Any]:
-        """The block of keys behind another one, or, where there is none, the first one of the next head."""
-        b, g, low = place
-        last = T.bind(low >= stop)
-        head = tirx.Select(last, tirx.min(g + 1, self._groups - 1), g)
-        return b, self._number(head), self._number(tirx.Select(last, start, low))
+        """The block of keys behind another one, or, where there is none, the first one of the thread's next unit."""
+        last, (b, g, _) = T.bind(place[2] >= stop), self._place(self._next)
+        others = zip((b, g, start), place, strict=True)
+        behind = [self._number(tirx.Select(last, other, own)) for other, own in others]
+        return behind[0], behind[1], behind[2]
 
     def _load(self, b: Any, g: Any, token: Any, first: Any, rows: Any, part: Any) -> None:
         """Queries, turned and scaled; m = -inf, l = 0, o = 0; a sink is a key that was before, of the first part."""

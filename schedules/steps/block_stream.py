@@ -43,8 +43,9 @@ _LARGEST = {1: 127, 2: 127 * 257}
 _AHEAD = 8192
 #: Words of a block that are unrolled.
 _UNROLLED = 8
-#: Rows whose sums of rounded numbers stay in registers; others read and unpack the group's words anew, from L1.
-ROUNDED_ROWS = 2
+#: Rows up to which the vectors that stand side by side are summed together, so that each number of x is read once for
+#: all of them. LLVM keeps those of a block in registers: of more rows on the stack, as whole vectors.
+_TOGETHER = 2
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,19 @@ class StreamTile:
 
     Attributes:
         digits: of a rounded number of x; 0 computes in float32.
+        rows: whose sums stay in registers; others read and unpack the group's words anew, from L1.
         threads: that share vectors of outputs.
         prefetched: whether the kernel asks for lines ahead.
     """
 
     digits: int
+    rows: int
     threads: int
     prefetched: bool
 
     @staticmethod
     def of(config: Config, prefetched: bool) -> StreamTile:
-        return StreamTile(int(config["digits"]), int(config["threads"]), prefetched)
+        return StreamTile(int(config["digits"]), int(config["rows"]), int(config["threads"]), prefetched)
 
 
 class BlockStream:
@@ -107,7 +110,7 @@ class BlockStream:
         with T.serial(self._rows) as m:
             factor = self._norm_factor(m)
             with T.serial(self._match.blocks) as b:
-                self._begin(group, b)
+                self._begin(group, m, b)
                 self._copy(row, m, b, factor)
                 if self._tile.digits:
                     self._round(row, m, b)
@@ -132,16 +135,37 @@ class BlockStream:
         T.buffer_store(factor, tirx.const(1, "float32") / tirx.sqrt(mean + epsilon), [0])
         return factor[0]
 
-    def _begin(self, group: Any, b: Any) -> None:
-        """The share that a block of x has of the lines that the loop over words asks for too late."""
-        if not self._tile.prefetched:
-            return
-        match, codes = self._match, self._args.buffer(self._match.codes)
-        words = max(1, LINE_BYTES // (4 * self._lanes))  # of a line
-        with T.unroll(-(-_AHEAD // (LINE_BYTES * match.blocks))) as i:
-            word = (b * -(-_AHEAD // (LINE_BYTES * match.blocks)) + i) * words
-            place = [group, word // (match.side * match.words), word // match.words % match.side, word % match.words, 0]
-            T.evaluate(prefetch(codes, place))
+    def _begin(self, group: Any, m: Any, b: Any) -> None:
+        """The share that a block of a row of x has of the lines that no loop over words asks for in time: the beginning
+        of the first group, or, where several tiles of rows read a group, all of it."""
+        if self._tile.prefetched:
+            lines = self._lines_of_a_block * self._match.blocks if self._passes > 1 else -(-_AHEAD // LINE_BYTES)
+            each = -(-lines // (self._rows * self._match.blocks))
+            weight = next((other for _, other in self._match.beside), self._match)
+            self._ask(weight, (group, 0), (m * self._match.blocks + b) * each, each)
+
+    def _ask_next(self, weight: BlockMatch, place: tuple[Any, Any, Any]) -> None:
+        """The share that a vector of a tile of rows, one of several, has of the same block of the next group."""
+        if self._tile.prefetched and self._passes > 1:
+            (group, b, vector), side = place, self._match.side
+            share = -(-self._lines_of_a_block // (self._passes * side))
+            self._ask(weight, (group + 1, b), (self._first // self._tile.rows * side + vector) * share, share)
+
+    def _ask(self, weight: BlockMatch, place: tuple[Any, Any], first: Any, count: int) -> None:
+        """Prefetch lines of a weight's words, numbered from a group's block on."""
+        with T.unroll(count) as i:
+            line = [*place, 0, 0, (first + i) * (LINE_BYTES // 4)]
+            T.evaluate(prefetch(self._args.buffer(weight.codes), line))
+
+    @property
+    def _passes(self) -> int:
+        """Tiles of rows, which each read a group."""
+        return -(-self._rows // self._tile.rows)
+
+    @property
+    def _lines_of_a_block(self) -> int:
+        """Cache lines of the words of a block of a group."""
+        return -(-4 * self._lanes * self._match.words * self._match.side // LINE_BYTES)
 
     def _copy(self, row: Any, m: Any, b: Any, factor: Any) -> None:
         """A block of x as float32, with zeros behind the end."""
@@ -227,18 +251,25 @@ class BlockStream:
 
     def _tiles(self) -> Iterator[tuple[int, int]]:
         """(rows, vectors) of register tiles, from row `_first` on."""
-        rows = self._rows
-        for first, height in tiles(0, rows, ROUNDED_ROWS if self._tile.digits else rows):
+        for first, height in tiles(0, self._rows, self._tile.rows):
             self._first, self._height = first, height
             yield height, self._match.side
 
     def _sum(self, weight: BlockMatch, group: Any, tile: tuple[int, int]) -> Any:
         """Rows by a weight, of vectors of outputs that stand side by side: (rows, vectors, lanes)."""
-        acc = own_buffer("acc", (*tile, self._lanes), "float32", "local")
-        with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
-            T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
-        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
-            self._add(acc, self._dots(weight, group, b), weight, group, b)
+        (height, vectors), lanes = tile, self._lanes
+        together = vectors if height <= _TOGETHER else 1
+        acc = own_buffer("acc", (*tile, lanes), "float32", "local")
+        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(vectors // together) as first:
+            own = own_buffer("own", (height, together, lanes), "float32", "local")
+            with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
+                T.buffer_store(own, tirx.const(0, "float32"), [m, r, j])
+            with T.serial(self._match.blocks) as b, T.unroll(together) as r:
+                place = (group, b, first + r)
+                self._ask_next(weight, place)
+                self._add(own, r, self._dots(weight, place), weight, place)
+            with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
+                T.buffer_store(acc, own[m, r, j], [m, first + r, j])
         return acc
 
     def _finish(self, acc: Any, beside: Mapping[Any, Any], m: Any, r: Any, start: Any) -> None:
@@ -261,29 +292,30 @@ class BlockStream:
             with T.If(start == outputs - rest), T.Then():
                 write(rest)
 
-    def _dots(self, weight: BlockMatch, group: Any, b: Any) -> list[Any]:
-        """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
-        vectors = self._match.side
-        kind, shape = "int32" if self._tile.digits else "float32", (self._height, vectors, self._lanes)
+    def _dots(self, weight: BlockMatch, place: tuple[Any, Any, Any]) -> list[Any]:
+        """Sums of a block's codes of a vector by the numbers of each digit: (rows, lanes) each.
+
+        Args:
+            place: group, block and vector.
+        """
+        kind, shape, words = "int32" if self._tile.digits else "float32", (self._height, self._lanes), self._match.words
         dots = [own_buffer("dot", shape, kind, "local") for _ in self._numbers]
         for dot in dots:
-            with nested(*map(T.unroll, shape[:2]), T.vectorized(self._lanes)) as (m, r, j):
-                T.buffer_store(dot, tirx.const(0, kind), [m, r, j])
-        with T.unroll(vectors) as r:
-            words = self._match.words
-            with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines(weight)) as g:
-                word = self._args.buffer(weight.codes).vload([group, b, r, g, 0], f"int32x{self._lanes}")
-                multiply = self._multiply_bytes if self._tile.digits else self._multiply_floats
-                multiply(dots, T.bind(word), r, b * self._match.says.block + g * 4 * self._match.parts)
+            with T.unroll(self._height) as m, T.vectorized(self._lanes) as j:
+                T.buffer_store(dot, tirx.const(0, kind), [m, j])
+        with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines(weight)) as g:
+            word = self._args.buffer(weight.codes).vload([*place, g, 0], f"int32x{self._lanes}")
+            multiply = self._multiply_bytes if self._tile.digits else self._multiply_floats
+            multiply(dots, T.bind(word), place[1] * self._match.says.block + g * 4 * self._match.parts)
         return dots
 
     def _lines(self, weight: BlockMatch) -> dict[str, Any]:
-        if not self._tile.prefetched:
+        if not self._tile.prefetched or self._passes > 1:
             return {}
         place = self._match.group.params.index(weight.codes)
         return {LINES: [f"p{place}", _AHEAD // 4, max(1, 4 * self._lanes // LINE_BYTES), 1]}
 
-    def _multiply_bytes(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
+    def _multiply_bytes(self, dots: Sequence[Any], word: Any, k: Any) -> None:
         bits, ramp = self._match.says.bits, tirx.Ramp(0, 1, self._lanes)
         mask = tirx.Broadcast(tirx.const(0x01010101 * ((1 << bits) - 1), "int32"), self._lanes) if bits < 8 else None
         for part in range(self._match.parts):
@@ -294,10 +326,10 @@ class BlockStream:
             for dot, numbers in zip(dots, self._numbers, strict=True):
                 with T.unroll(self._height) as m:
                     x = tirx.reinterpret("int32", numbers.vload([self._first + m, k + 4 * part], "int8x4"))
-                    total = dot.vload([m, r, 0], f"int32x{self._lanes}")
-                    T.buffer_store(dot, vpdpbusd(total, codes, tirx.Broadcast(x, self._lanes)), [m, r, ramp])
+                    total = dot.vload([m, 0], f"int32x{self._lanes}")
+                    T.buffer_store(dot, vpdpbusd(total, codes, tirx.Broadcast(x, self._lanes)), [m, ramp])
 
-    def _multiply_floats(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
+    def _multiply_floats(self, dots: Sequence[Any], word: Any, k: Any) -> None:
         (dot,), (numbers,), ramp = dots, self._numbers, tirx.Ramp(0, 1, self._lanes)
         bits = self._match.says.bits
         mask = tirx.Broadcast(tirx.const((1 << bits) - 1, "int32"), self._lanes)
@@ -307,26 +339,26 @@ class BlockStream:
             code = T.bind(tirx.bitwise_and(shifted, mask).astype(f"float32x{self._lanes}"))
             with T.unroll(self._height) as m:
                 x = tirx.Broadcast(numbers[self._first + m, k + number], self._lanes)
-                T.buffer_store(dot, dot.vload([m, r, 0], f"float32x{self._lanes}") + x * code, [m, r, ramp])
+                T.buffer_store(dot, dot.vload([m, 0], f"float32x{self._lanes}") + x * code, [m, ramp])
 
-    def _add(self, acc: Any, dots: Sequence[Any], weight: BlockMatch, group: Any, b: Any) -> None:
-        """acc += (dot - zero * total) * scale * step, of a block."""
-        match, args, lanes = weight, self._args, self._lanes
-        with nested(T.unroll(match.side), T.unroll(self._height), T.vectorized(lanes)) as (r, m, j):
+    def _add(self, acc: Any, r: Any, dots: Sequence[Any], weight: BlockMatch, place: tuple[Any, Any, Any]) -> None:
+        """acc[:, r] += (dot - zero * total) * scale * step, of a block of a vector."""
+        match, args, b = weight, self._args, place[1]
+        with T.unroll(self._height) as m, T.vectorized(self._lanes) as j:
             row = self._first + m
-            scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[row, b]
-            total = dots[0][m, r, j]
+            scale = args.tensor(match.scales)(*place, j).astype("float32")
+            total = dots[0][m, j]
             if len(dots) == 2:
-                total = total * tirx.const(256, "int32") + dots[1][m, r, j]
+                total = total * tirx.const(256, "int32") + dots[1][m, j]
             total, whole = total.astype("float32"), self._totals[row, b]
-            point = None if match.points is None else args.tensor(match.points)(group, b, r, j).astype("float32")
+            point = None if match.points is None else args.tensor(match.points)(*place, j).astype("float32")
             if match.points is None:
                 value = (total - tirx.const(match.says.zero, "float32") * whole) * scale
             elif match.points.dtype == "uint8":
                 value = (total - point * whole) * scale
             else:
-                value = total * scale - point * (whole * self._steps[row, b])
-            T.buffer_store(acc, acc[m, r, j] + value, [m, r, j])
+                value = total * scale - point * whole
+            T.buffer_store(acc, acc[m, r, j] + value * self._steps[row, b], [m, r, j])
 
 
 def _reduced(vectors: Sequence[Any], width: int, combine: Callable[[Any, Any], Any]) -> Any:

@@ -19,7 +19,7 @@ from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, R
 from tvm_ext.ops.block_weights import NAME
 
 from ...blocked.matmul import streamed_rows
-from ...steps.block_stream import ROUNDED_ROWS, BlockStream, StreamTile
+from ...steps.block_stream import BlockStream, StreamTile
 from ...steps.block_weight import BlockMatch, block_match, known_rows
 
 #: Cycles from a multiply-add or dot product to the next one that adds to its sum.
@@ -28,6 +28,8 @@ _LATENCY = 4.5
 _FINISH, _ROUND, _NORM = 5, 12, 5
 #: Instructions of a block's loop that all vectors side by side share.
 _LOOP = 6
+#: The share of vector registers for sums: codes, a mask, a scale and numbers on their way take the others.
+_SUMS = 1 / 2
 #: Rounded rows up to which the weight is streamed; each few of them unpack it again, out of L1.
 _MOST_ROUNDED = 16
 
@@ -55,7 +57,11 @@ class MatmulBlocks(Recipe[BlockMatch]):
         """Threads; x is rounded where the model allows it and VNNI is there."""
         digits = _digits(match, machine)
         cycles = match.groups * _cycles_of_a_group(match, digits, machine)
-        return {"digits": [digits], "threads": thread_counts(cycles, machine)}
+        return {
+            "digits": [digits],
+            "rows": [_together(match, digits, machine)],
+            "threads": thread_counts(cycles, machine),
+        }
 
     def cost(self, match: BlockMatch, config: Config, machine: Machine) -> float:
         shared = self.sharing(match, config, machine)
@@ -89,6 +95,13 @@ def _rows(match: BlockMatch) -> int:
     return math.prod(match.data.shape[:-1])
 
 
+def _together(match: BlockMatch, digits: int, machine: Machine) -> int:
+    """Rows whose sums, and those of a block, stay in registers: equal parts of all rows, as few as fit."""
+    rows = _rows(match)
+    fitting = max(int(machine.registers * _SUMS) // (1 + digits), 1) if digits else rows
+    return -(-rows // -(-rows // fitting))
+
+
 def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> float:
     """Of vectors of outputs side by side, over the whole row, of all weights: unpacking, products, and what is added of
     each block."""
@@ -96,7 +109,7 @@ def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> floa
     if digits:
         products = match.parts * digits * rows / (machine.rates.dot_int8 or rate)
         chain = match.parts * _LATENCY
-        unpacking = -(-rows // ROUNDED_ROWS) * (2 * match.parts - 1) if match.says.bits < 8 else 0
+        unpacking = -(-rows // _together(match, digits, machine)) * (2 * match.parts - 1) if match.says.bits < 8 else 0
     else:
         codes = 4 * match.parts
         products, chain, unpacking = codes * rows / rate, codes * _LATENCY, 3 * codes

@@ -10,6 +10,7 @@ Generative Models" (2022); A. Agrawal et al., "Taming Throughput-Latency Tradeof
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ class Request:
     Attributes:
         prompt: tokens.
         tokens: those made so far.
+        text: both.
         finished: "" as long as there may be more; then "stop", "length" (`max_new`, or a full cache), "cancelled", or
             "error".
         error: why no token could be drawn, or None; an iterator raises it.
@@ -45,16 +47,12 @@ class Request:
 
     def __init__(self, scheduler: Scheduler, prompt: list[int], sampling: Sampling, most: int) -> None:
         self.prompt, self.tokens, self.finished, self.shared = prompt, list[int](), "", 0
+        self.text = [*prompt]
         self.error: RunError | None = None
         self._scheduler, self.sampling, self.most = scheduler, sampling, most
         self.rng = sampling.rng()
         #: Rows that are computed, and the pages that they are in.
         self.rows, self.pages = 0, list[int]()
-
-    @property
-    def text(self) -> list[int]:
-        """Prompt and tokens."""
-        return self.prompt + self.tokens
 
     def cancel(self) -> None:
         """Make no more of it; others go on. Nothing, if it is finished."""
@@ -270,10 +268,9 @@ class Scheduler:
         Where a program for not many more tokens and rows is of fixed numbers, the rest of them are of no text.
         """
         sizes = self.sizes
-        lengths = [len(part.new) for part in parts]
-        starts = np.cumsum([0, *lengths])
-        rows = [np.arange(end - part.behind, end) for part, end in zip(parts, starts[1:], strict=True)]
-        tokens, chosen = np.concatenate([part.new for part in parts]), np.concatenate(rows)
+        starts = [*itertools.accumulate((len(part.new) for part in parts), initial=0)]
+        tokens = [token for part in parts for token in part.new]
+        chosen = [row for part, end in zip(parts, starts[1:], strict=True) for row in range(end - part.behind, end)]
         room = len(parts) < sizes.sequences
         spare = min(max(len(tokens), sizes.sequences), sizes.capacity)  # they are one sequence, of a page for all of it
         fixed = (pair for pair in sizes.programs if 0 <= pair[0] - len(tokens) <= spare)
@@ -287,11 +284,10 @@ class Scheduler:
             past[number] = part.request.rows
         ends = np.full(sizes.sequences + 1, total, np.int32)
         ends[: len(starts)] = starts
-        return {
-            TOKENS: np.pad(tokens, (0, total - len(tokens))).astype(np.int64),
-            ROWS: np.pad(chosen, (0, behind - len(chosen))).astype(np.int64),
-            STARTS: ends, PAST: past, TABLE: table,
-        }  # fmt: skip
+        tokens += [0] * (total - len(tokens))
+        chosen += [0] * (behind - len(chosen))
+        fed = {TOKENS: np.array(tokens, np.int64), ROWS: np.array(chosen, np.int64)}
+        return {**fed, STARTS: ends, PAST: past, TABLE: table}
 
     def _taken(self, part: _Part, logits: np.ndarray) -> list[int]:
         """The tokens of a text that a step made, of the logits of its part; none, and an error, of no finite ones."""
@@ -306,6 +302,7 @@ class Scheduler:
                 self._finish(request, "error")
                 return []
             request.tokens += made
+            request.text += made
             request.rows = len(request.text) - 1
         if request.rows // self.sizes.page > before // self.sizes.page:
             self._pool.publish(request.text[: request.rows], request.pages)

@@ -28,7 +28,10 @@ CASES = {
     "one output": ((1, 32), 1, {"scales": "float32"}),
 }
 #: Rows that stream a weight where they are rounded only: some at a time, and one that is left.
-MORE = {"rows": ((3, 3, 96), 70, {"points": "integers"}), "rows of 8 bits": ((16, 64), 33, {"bits": 8})}
+MORE = {
+    "rows": ((3, 3, 96), 70, {"points": "integers"}), "rows of 8 bits": ((16, 64), 33, {"bits": 8}),
+    "seven rows": ((7, 100), 150, {"points": "floats"}), "rows of 2 bits": ((11, 80), 20, {"bits": 2, "block": 16}),
+}  # fmt: skip
 
 
 def check(recipe: Any, name: str, machine: Machine, digits: int = 0, config: Any = None) -> None:
@@ -99,7 +102,7 @@ def test_what_is_no_number_reaches_its_row() -> None:
 def test_threads_share_vectors_of_outputs_that_do_not_divide() -> None:
     for threads in (1, 2, 3):
         for name in ("prime outputs", "one row"):
-            check(FEW, name, Machine.detect("haswell", 3), config={"threads": threads, "digits": 0})
+            check(FEW, name, Machine.detect("haswell", 3), config={"threads": threads, "digits": 0, "rows": 1})
 
 
 def test_blocks_whose_sums_would_wrap_are_left_to_the_plain_kernel(rng: np.random.Generator) -> None:
@@ -127,11 +130,13 @@ def joined(cases: list[BlockCase], shape: tuple[int, ...], norm: bool) -> Group:
     return make_group(NAME, shapes, body, list(range(1, len(shapes))), dtypes)
 
 
-@pytest.mark.parametrize(("name", "norm"), [("one row", False), ("no whole block", True), ("8 bits, points", True)])
+@pytest.mark.parametrize(
+    ("name", "norm"), [("one row", False), ("no whole block", True), ("8 bits, points", True), ("seven rows", True)]
+)
 def test_products_that_meet_behind_a_norm_agree_with_float64(name: str, norm: bool) -> None:
     machine, rng = Machine.detect(None, 2), np.random.default_rng(5)
-    shape, outputs, how = CASES[name]
-    for digits in {0, 2} if "avx512vnni" in machine.features else {0}:
+    shape, outputs, how = {**CASES, **MORE}[name]
+    for digits in ({0} if name in CASES else set()) | ({2} if "avx512vnni" in machine.features else set()):
         cases = [
             BlockCase(rng, outputs, shape[-1], digits=digits, **{**how, **more}) for more in ({}, {"points": "none"})
         ]
