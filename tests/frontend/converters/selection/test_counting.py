@@ -158,8 +158,8 @@ def test_what_works_element_by_element_may_stand_behind() -> None:
     "last",
     [
         node("CumSum", "nz axis", "y"), node("Gather", "nz one", "y", axis=1), node("GatherND", "nz t", "y"),
-        node("Add", "nz nz2", "y"), node("Shape", "nz", "y"), node("ReduceSum", "nz one", "y"),
-        node("Concat", "nz nz", "y", axis=1), node("Squeeze", "nz", "y"),
+        node("Add", "nz nz2", "y"), node("Concat", "nz nz2", "y", axis=0), node("Squeeze", "nz", "y"),
+        node("TopK", "nz one", "y other_y"),
     ],
     ids=lambda last: last.op_type,
 )  # fmt: skip
