@@ -54,6 +54,8 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     if known is not None:
         return [relax.op.take(x, constant(rows.astype(np.int64)), axis, mode="wrap")]
     most = min(lengths[0], shape[axis])
+    if not most:
+        return [_taken(x, constant(np.zeros(0, np.int64)), axis)]
     places, count = _places(emit(relax.op.strided_slice(condition, [0], [0], [most])), (most,))
     return _counted(attributes, count, (_taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
 
@@ -91,8 +93,10 @@ def non_max_suppression(inputs: Any, attributes: Attributes, opset: int) -> list
 
 
 # ------------------------------------------------------------ what they share
-def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Counted]:
-    """Outputs of a node, of which there is as much along an axis each as one count says."""
+def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Any]:
+    """Outputs of a node, of which there is as much along an axis each as one count says; tensors where it is none."""
+    if not any(static_shape(tensor, "what is counted")[axis] for tensor, axis in tensors):
+        return [tensor for tensor, _ in tensors]
     graph = graph_of(attributes)
     size = graph.names.fresh(f"{next(filter(None, graph.node.output))}_count")
     maker = f"node {graph.label!r} ({graph.node.op_type})"

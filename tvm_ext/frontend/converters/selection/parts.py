@@ -155,19 +155,17 @@ def _slice(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -
     return _part(graph, node, value, relax.op.take(value.tensor, places, value.axis, mode="wrap"), value.axis, length)
 
 
-def _bounds(node: onnx.NodeProto, graph: Graph) -> list[list[int]] | None:
+def _bounds(node: onnx.NodeProto, graph: Graph) -> tuple[list[int], ...] | None:
     """Axes, starts, ends and steps of a Slice; None where they are not known."""
     if len(node.input) == 1:
-        values = [attribute(node, name) for name in ("axes", "starts", "ends")]
+        starts, ends, axes, steps = (attribute(node, name) for name in ("starts", "ends", "axes", "steps"))
     else:
-        names = [*node.input, "", "", ""]
-        known = [graph.known(name).reshape(-1).tolist() if name and graph.known(name) is not None else None
-                 for name in names[1:5]]  # fmt: skip
-        if any(value is None and name for value, name in zip(known, names[1:5], strict=True)):
+        names = [*node.input[1:5], "", ""][:4]
+        values = [graph.known(name) if name else None for name in names]
+        if any(name and value is None for name, value in zip(names, values, strict=True)):
             return None
-        values = [known[2], known[0], known[1], known[3]]
-    count = len(values[1])
-    return [values[0] or list(range(count)), *values[1:3], (values[3:] or [None])[0] or [1] * count]
+        starts, ends, axes, steps = (None if value is None else value.reshape(-1).tolist() for value in values)
+    return list(axes or range(len(starts))), list(starts), list(ends), list(steps or [1] * len(starts))
 
 
 def _clipped(count: Any, at: int, low: int) -> Any:
