@@ -141,3 +141,13 @@ def test_nearest_elements_of_old_lie_above_where_an_axis_shrinks(scales):
         [node("Resize", ["x", "s"], ["y"])], [value("x", [1, 5, 7, 4])], [value("y", None)], weights, opset=10
     )
     check_numbers(proto, {"x": np.random.default_rng(0).standard_normal((1, 5, 7, 4)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_numbers_of_float64_are_computed_as_such(mode):
+    x = np.random.default_rng(5).standard_normal((1, 2, 3, 5))
+    nodes = [node("Resize", ["x", "", "s"], ["y"], mode=mode)]
+    inputs, outputs = [value("x", x.shape, TensorProto.DOUBLE)], [value("y", None, TensorProto.DOUBLE)]
+    proto = model(nodes, inputs, outputs, {"s": np.float32([1, 1, 2, 2])})
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(run_tvm(imported(proto), {"x": x})[0], expected, rtol=1e-13, atol=1e-13)
