@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 from tvm import relax, topi
 
-from ..core.graph.relax_graph import shape_of
+from ..core.graph.relax_graph import dtype_of, shape_of
 from ..ops import Kind, of
 from ..runtime.interface import Count
 from .checks.inference import types_of_outputs
@@ -21,16 +21,30 @@ from .control_flow.sequences import describe
 from .control_flow.subgraph import Graph, as_tensor
 from .converters import own_converter
 from .converters.base import operands
+from .converters.selection.parts import PARTS, REDUCTIONS, cleared, neutral, reduced_axes
 from .reading.walk import attribute
 from .trace import Trace
 
+Convert = Callable[[onnx.NodeProto], None]
 #: Operators that pick from their first input, where an index below 0 counts from its end.
 _PICKS = ("Gather", "GatherND")
-#: Operators that place elements, or hand them on.
-_HANDED_ON = (*_PICKS, "Cast", "Identity", "Squeeze", "Transpose", "Unsqueeze")
+#: Operators that place elements, hand them on, or make each row of a result of one row of an operand.
+_HANDED_ON = (
+    *_PICKS,
+    "Cast",
+    "Concat",
+    "Expand",
+    "Gemm",
+    "Identity",
+    "MatMul",
+    "Slice",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+)
 
 
-def carry(node: onnx.NodeProto, graph: Graph, convert: Callable[[onnx.NodeProto], None]) -> bool:
+def carry(node: onnx.NodeProto, graph: Graph, convert: Convert) -> bool:
     """Convert a node that reads what has a size that values decide, if its outputs have that size along an axis.
 
     Args:
@@ -46,24 +60,54 @@ def carry(node: onnx.NodeProto, graph: Graph, convert: Callable[[onnx.NodeProto]
     if not counted:
         return False
     (name, first), *_ = counted.items()
+    if _reduces(node, graph, counted, convert) or _makes_parts(node, graph, counted):
+        return True
     axes = _axes(node, graph, counted)
     if len(axes) < len([output for output in node.output if output]):
         fix = f"cut the model in two by onnx.utils.extract_model: one with {name!r} as an output, one with it as an "
         fix += "input; or let onnxruntime run these nodes: fallback='onnxruntime'"
-        raise Refusal(
-            f"its input {name!r} is {describe(first)}: nodes behind that work element by element only", fix=fix
-        )
-    try:
-        for operand, value in counted.items():
-            graph.bind(operand, value.tensor)
-        convert(node)
-    finally:
-        for operand, value in counted.items():
-            graph.bind(operand, value)
+        raise Refusal(f"its input {name!r} is {describe(first)}: such a node needs to know how much there is", fix=fix)
+    _convert_as(node, graph, counted, {operand: value.tensor for operand, value in counted.items()}, convert)
     for output, axis in axes.items():
         tensor = graph.value(output)
         tensor = relax.BlockBuilder.current().emit(tensor) if isinstance(tensor, relax.Call) else tensor
         graph.bind(output, dataclasses.replace(first, tensor=tensor, axis=axis))
+    return True
+
+
+def _convert_as(
+    node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted], tensors: Mapping[str, Any], convert: Convert
+) -> None:
+    """Convert a node with tensors in the place of what is counted."""
+    try:
+        for operand, tensor in tensors.items():
+            graph.bind(operand, tensor)
+        convert(node)
+    finally:
+        for operand, value in counted.items():
+            graph.bind(operand, value)
+
+
+def _reduces(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted], convert: Convert) -> bool:
+    """Convert a reduction over the axis that is counted, of what there is; whether it is one."""
+    value = counted.get(node.input[0])
+    if value is None or node.domain not in ("", "ai.onnx"):
+        return False
+    filling = neutral(node.op_type, dtype_of(value.tensor))
+    axes = reduced_axes(node, graph, len(shape_of(value.tensor) or ()))
+    if filling is None or axes is None or value.axis not in axes:
+        return False
+    _convert_as(node, graph, counted, {node.input[0]: cleared(value, filling)}, convert)
+    return True
+
+
+def _makes_parts(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> bool:
+    """Convert a node whose operator takes a part of what there can be for what there is; whether it is one."""
+    if node.domain not in ("", "ai.onnx") or node.op_type not in PARTS:
+        return False
+    if (result := PARTS[node.op_type](node, graph, counted)) is None:
+        return False
+    graph.bind(node.output[0], result)
     return True
 
 
@@ -84,7 +128,8 @@ def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) ->
 
 def _is_elementwise(node: onnx.NodeProto) -> bool:
     """Whether each element of what a node makes is of one element of each operand."""
-    return node.domain in ("", "ai.onnx") and (node.op_type in _HANDED_ON or of(node.op_type).kind is Kind.ELEMENTWISE)
+    known = node.op_type in (*_HANDED_ON, *REDUCTIONS) or of(node.op_type).kind is Kind.ELEMENTWISE
+    return node.domain in ("", "ai.onnx") and known
 
 
 def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:

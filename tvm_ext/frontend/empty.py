@@ -2,7 +2,7 @@
 
 y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
 y = ScatterND(x, no indices)                                         ->   y = x
-y = ReduceMean(x of 0 rows)                                          ->   y = 0, as in onnxruntime: ONNX says nothing
+y = ReduceMean(x of 0 rows)                                          ->   y = NaN, as in numpy; 0 of integers
 y = ConvTranspose(x of 0 rows, w, b)                                 ->   y = b
 """
 
@@ -24,8 +24,8 @@ from .reading.walk import attribute
 
 #: Operators that write some elements of their first input.
 _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
-#: Operators that divide by how many elements there are -> what they make of none: floats, and integers.
-_MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
+#: Operators that divide by how many elements there are.
+_MEANS = ("GlobalAveragePool", "ReduceMean")
 _PICKS = ("ArgMax", "ArgMin")
 #: Operators that read between elements, at places that are computed.
 _SAMPLERS = ("GridSample", "MaxRoiPool", "RoiAlign")
@@ -67,7 +67,7 @@ def outputs_of_nothing(
     if node.op_type in _PICKS and is_empty(inputs[0]):
         raise Refusal("there is nothing to pick: the dimension it looks along has size 0")
     if node.op_type in _MEANS and is_empty(inputs[0]):
-        return [_filled(types[0], _MEANS[node.op_type]["float" not in dtype_of(inputs[0])])]
+        return [_filled(types[0], math.nan if "float" in dtype_of(inputs[0]) else 0)]
     if _repeats(node) and is_empty(inputs[0]):
         raise Refusal("there is nothing to repeat: a dimension has size 0")
     if node.op_type in _SAMPLERS and is_empty(inputs[0]):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
+import tvm_ext
 from tvm_ext.core.errors import UnsupportedError
 
 from ..graphs import check_numbers, imported, message, model, node, run_tvm, value
@@ -44,6 +46,24 @@ def test_attention_with_grouped_heads(causal):
     inputs = [value("q", [1, 4, 5, 8]), value("k", [1, 2, 5, 8]), value("v", [1, 2, 5, 8])]
     feeds = {"q": floats(1, 4, 5, 8), "k": floats(1, 2, 5, 8), "v": floats(1, 2, 5, 8)}
     check_numbers(model(nodes, inputs, [value("y", [1, 4, 5, 8])], opset=23), feeds)
+
+
+@pytest.mark.parametrize(("query", "values"), [("float32", "float16"), ("float16", "float32"), ("float32", "float64")])
+def test_attention_with_values_of_another_float(query, values):
+    """onnxruntime refuses them; ONNX's evaluator multiplies them in the wider float."""
+    names = {"q": query, "k": query, "v": values, "pk": query, "pv": values}
+    feeds = {name: floats(1, 2, 5 if name[0] != "p" else 2, 4).astype(dtype) for name, dtype in names.items()}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(x.dtype) for name, x in feeds.items()}
+    outputs = {"y": (5, "q"), "k1": (7, "q"), "v1": (7, "v")}
+    proto = model(
+        [node("Attention", ["q", "k", "v", "", "pk", "pv"], list(outputs))],
+        [value(name, x.shape, kinds[name]) for name, x in feeds.items()],
+        [value(name, [1, 2, rows, 4], kinds[like]) for name, (rows, like) in outputs.items()], opset=23,
+    )  # fmt: skip
+    results = tvm_ext.compile(proto, cache=False, threads=1).run(feeds).values()
+    for mine, reference in zip(results, ReferenceEvaluator(proto).run(None, feeds), strict=True):
+        assert mine.dtype == reference.dtype
+        np.testing.assert_allclose(mine, reference, rtol=0, atol=2e-3 if query == "float16" else 1e-6)
 
 
 def test_what_has_neither_is_refused():

@@ -62,6 +62,15 @@ def test_lengths_of_sequences(op_type, direction, lengths):
     check_numbers(proto, {**x(), "n": np.int32(lengths)})
 
 
+@pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
+def test_a_sequence_of_no_step_has_no_last_state(op_type):
+    """Whatever its first one is, as in onnxruntime."""
+    state = ("h", "c") if op_type == "LSTM" else ("h",)
+    proto = recurrent(op_type, 2, inputs=("x", "w", "r", "b", "n", *state), direction="bidirectional")
+    for lengths in ([0, 3], [0, 0]):
+        check_numbers(proto, {**x(), "n": np.int32(lengths)})
+
+
 def test_peepholes_and_a_coupled_forget_gate():
     check_numbers(recurrent("LSTM", inputs=("x", "w", "r", "b", "", "", "", "p")), x())
     check_numbers(recurrent("LSTM", input_forget=1), x())

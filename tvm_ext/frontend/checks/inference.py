@@ -22,7 +22,7 @@ from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
 from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
-from ..reading.walk import Opsets, Types, opset_imports
+from ..reading.walk import Opsets, Types, attribute, opset_imports
 from .refusal import UNFIT
 
 #: Elements of a constant that inference may want to see: shapes, axes.
@@ -31,8 +31,6 @@ SMALL = 1024
 MOST_ELEMENTS = (1 << 31) - 1
 #: As numpy 1 has it, and more than any operator needs.
 MOST_DIMENSIONS = 32
-#: Operators to which inference gives a wrong shape: STFT, whose spectrum has one side by default (onnx 1.23).
-_MISJUDGED = ("STFT",)
 #: Operators whose older versions count a window that begins behind the input, with `ceil_mode`; nobody computes it.
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 _UNFIT = (
@@ -125,7 +123,7 @@ def _schema(node: onnx.NodeProto, versions: Opsets) -> Any:
     """The schema of a node that can be asked about; None of one with graphs inside, or of an unknown operator."""
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
-    if node.op_type in _MISJUDGED:
+    if _is_misjudged(node):
         return None
     if any(a.HasField("g") or a.graphs for a in node.attribute) or not defs.has(node.op_type, version, domain):
         return None
@@ -133,6 +131,13 @@ def _schema(node: onnx.NodeProto, versions: Opsets) -> Any:
         version = defs.onnx_opset_version()
     schema = defs.get_schema(node.op_type, version, domain)
     return None if schema.deprecated else schema  # onnx infers nothing of a version that was withdrawn
+
+
+def _is_misjudged(node: onnx.NodeProto) -> bool:
+    """Whether inference gives a wrong shape: to STFT, whose spectrum has one side by default, and to a ConvTranspose
+    whose `auto_pad` says how large the output is, what `output_padding` adds nothing to (onnx 1.23)."""
+    same = attribute(node, "auto_pad", b"").startswith(b"SAME") and node.op_type == "ConvTranspose"
+    return node.op_type == "STFT" or (same and any(attribute(node, "output_padding", ())))
 
 
 def _check_inputs(schema: Any, node: onnx.NodeProto, known: Types, model: str) -> None:

@@ -49,7 +49,30 @@ def definition(node: onnx.NodeProto, opsets: Opsets, type_of: TypeOf, names: Nam
     casts = _widened(schema, node, type_of, names)
     renamed |= {inner: casts[outer].output[0] for inner, outer in renamed.items() if outer in casts}
     attributes = {attribute.name: attribute for attribute in whole.attribute}
-    return [*casts.values(), *Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)]
+    nodes = Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)
+    return [*casts.values(), *(_of_one_type(node, nodes, type_of, names) if node.op_type == "Attention" else nodes)]
+
+
+def _of_one_type(
+    node: onnx.NodeProto, nodes: list[onnx.NodeProto], type_of: TypeOf, names: Names
+) -> list[onnx.NodeProto]:
+    """The definition of Attention for values of another float than queries, which ONNX allows and its definition
+    multiplies as they are: in the wider one, as by ONNX's evaluator, and then in that of the queries."""
+    query, value = (type_of(node.input[i]).tensor_type.elem_type for i in (0, 2))
+    if query == value:
+        return nodes
+    sizes = {kind: onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize for kind in (query, value)}
+    wide = max(sizes, key=lambda kind: sizes[kind]) if len({*sizes.values()}) > 1 else onnx.TensorProto.FLOAT
+    at = max(number for number, one in enumerate(nodes) if one.op_type == "MatMul")
+    product = nodes[at]
+    casts = [
+        onnx.helper.make_node("Cast", [name], [names.fresh(f"{name}/wide")], product.name, to=wide)
+        for name in product.input
+    ]
+    result = names.fresh(f"{product.output[0]}/wide")
+    multiplied = onnx.helper.make_node("MatMul", [cast.output[0] for cast in casts], [result], product.name)
+    back = onnx.helper.make_node("Cast", [result], list(product.output), product.name, to=query)
+    return [*nodes[:at], *casts, multiplied, back, *nodes[at + 1 :]]
 
 
 def _widened(schema: Any, node: onnx.NodeProto, type_of: TypeOf, names: Names) -> dict[str, onnx.NodeProto]:

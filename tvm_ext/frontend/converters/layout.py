@@ -1,4 +1,4 @@
-"""What moves elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
+"""What moves elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile, Trilu; ConvTranspose of a size."""
 
 import math
 from typing import Any
@@ -146,6 +146,15 @@ def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
         pieces.append(relax.op.strided_slice(x, [axis], [start], [start + size]) if 0 not in dims else empty)
         start += size
     return relax.Tuple(pieces)
+
+
+@converts("Trilu")
+def triangle(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Trilu(x, k); a diagonal beyond the matrix, which may be any number, is the nearest one there."""
+    shape = static_shape(inputs[0], "the input of Trilu")
+    k = 0 if inputs[1] is None else int(known(inputs[1], "k").reshape(-1)[0])
+    k = min(max(k, -shape[-2]), shape[-1])
+    return (relax.op.triu if attributes.get("upper", 1) else relax.op.tril)(inputs[0], k)
 
 
 @converts("Unsqueeze")

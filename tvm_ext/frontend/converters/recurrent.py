@@ -19,7 +19,7 @@ from ...core.graph.relax_graph import dtype_of
 from ...ops.recurrence import CELLS, Recurrence
 from ...ops.scalars.gates import ACTIVATIONS
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, converts, emit, graph_of, outputs_of, static_shape, text
+from .base import Attributes, Converter, converts, emit, graph_of, outputs_of, scalar, static_shape, text
 
 _op = relax.op
 _BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -139,7 +139,19 @@ def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: 
         last = 0 if backwards[0] else steps - 1
         return [result, emit(_op.squeeze(between(result, last, last + 1), [0])), states[1]]
     states[:finals] = [emit(_op.squeeze(between(result, number, number + 1), [0])) for number in range(finals)]
+    if operands.states:
+        states[:finals] = [_of_some(state, operands.lengths) for state in states[:finals]]
     return [(between(result, finals, _ALL) if finals else result) if sequence else nothing, *states]
+
+
+def _of_some(state: Any, lengths: Any) -> Any:
+    """A last state (directions, batch, H), zeros of sequences of no step, as in onnxruntime; ONNX does not say."""
+    if lengths is None or (isinstance(lengths, GenericConst) and lengths.value.numpy().all()):
+        return state
+    some = emit(
+        _op.reshape(emit(_op.greater(lengths, scalar(0, lengths))), (1, static_shape(lengths, "lengths")[0], 1))
+    )
+    return emit(_op.where(some, state, scalar(0.0, state)))
 
 
 def _product(x: Any, weight: Any) -> Any:

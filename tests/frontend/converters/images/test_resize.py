@@ -131,3 +131,23 @@ def test_upsample_by_an_attribute_or_an_input(mode, opset, shape, scales):
         model(nodes, [value("x", shape)], [value("y", None)], weights, opset),
         {"x": RNG.standard_normal(shape).astype(np.float32)},
     )
+
+
+@pytest.mark.parametrize("scales", [[0.6, 0.6, 2.0], [0.3, 1.5, 0.75], [1.0, 0.99, 0.5]])
+def test_nearest_elements_of_old_lie_above_where_an_axis_shrinks(scales):
+    """ONNX does not say; onnxruntime rounds up there, and down elsewhere."""
+    weights = {"s": np.float32([1, *scales])}
+    proto = model(
+        [node("Resize", ["x", "s"], ["y"])], [value("x", [1, 5, 7, 4])], [value("y", None)], weights, opset=10
+    )
+    check_numbers(proto, {"x": np.random.default_rng(0).standard_normal((1, 5, 7, 4)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_numbers_of_float64_are_computed_as_such(mode):
+    x = np.random.default_rng(5).standard_normal((1, 2, 3, 5))
+    nodes = [node("Resize", ["x", "", "s"], ["y"], mode=mode)]
+    inputs, outputs = [value("x", x.shape, TensorProto.DOUBLE)], [value("y", None, TensorProto.DOUBLE)]
+    proto = model(nodes, inputs, outputs, {"s": np.float32([1, 1, 2, 2])})
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(run_tvm(imported(proto), {"x": x})[0], expected, rtol=1e-13, atol=1e-13)

@@ -84,6 +84,20 @@ def test_heads_of_other_keys() -> None:
     )
 
 
+@pytest.mark.parametrize("keys", [3, 9])
+def test_a_causal_query_sees_as_many_keys_as_come_before_it(keys: int) -> None:
+    """The first query sees the first key, and those of the past; in onnxruntime the last one sees all there are."""
+    rng, past, more = rng_of(12, keys), 2, {"num_heads": N, "unidirectional": 1}
+    before = [floats(rng, B, N, past, D) for _ in range(2)]
+    rows = Known(masks(rng, keys)["rows"])
+    agree(
+        "MultiHeadAttention",
+        case(*operands(rng, keys), **more),
+        case(floats(rng, B, S, H), *(floats(rng, B, N, keys, D) for _ in range(2)), None, rows, **more),
+        case(*operands(rng, keys), None, None, None, *before, outputs=3, **more),
+    )
+
+
 def test_packed_operands() -> None:
     rng, keys = rng_of(7), 9
     packed, query, pairs = floats(rng, B, S, N, 3, D), floats(rng, B, S, H), floats(rng, B, keys, N, 2, D)

@@ -67,6 +67,16 @@ def rows(rng: np.random.Generator, dtype: str = "float32", missing: bool = False
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 
 
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_a_target_without_a_weight_has_no_base(how: str) -> None:
+    rng = rng_of(21)
+    trees = Trees(rng, 3, 2, MODES, False)
+    parts = trees.weighted("target", [0])
+    parts["target_ids"] = [int(i) for i in rng.integers(0, 3, len(parts["target_ids"]))]
+    more = {"n_targets": 3, "base_values": [0.5, -0.25, 0.125], "aggregate_function": how}
+    agree("TreeEnsembleRegressor", case(rows(rng), **parts, **more), domain=ML)
+
+
 @pytest.mark.parametrize(
     ("how", "modes", "missing"),
     [("SUM", MODES[:1], False), ("AVERAGE", MODES, True), ("MIN", MODES, False), ("MAX", MODES[:1], True),

@@ -129,6 +129,21 @@ def test_non_zero_of_what_is_no_number_and_of_nothing() -> None:
     assert ours("NonZero", {"x": np.zeros((0, 3), np.float32)})[0].shape == (2, 0)
 
 
+@pytest.mark.parametrize("shape", [(1, 13, 0), (0, 1), (0,)])
+@pytest.mark.parametrize("known", [False, True])
+def test_nothing_is_picked_from_nothing(shape: tuple[int, ...], known: bool) -> None:
+    for axis in (None, 0):
+        keep = np.zeros(min(3, shape[0] if axis == 0 else 3), bool)
+        nodes = [node("Compress", "x keep", "y", **({} if axis is None else {"axis": axis})), node("Unique", "x", "u")]
+        fed = [] if known else [value("keep", keep.shape, TensorProto.BOOL)]
+        proto = model(
+            nodes, [value("x", shape), *fed], [value("y", None), value("u", None)], {"keep": keep} if known else {}
+        )
+        feeds = {"x": np.zeros(shape, np.float32), **({} if known else {"keep": keep})}
+        y, u = tvm_ext.compile(proto, cache=False, threads=1).run(feeds).values()
+        assert y.shape == ((0,) if axis is None else (0, *shape[1:])) and u.shape == (0,)
+
+
 PLACES = [node("NonZero", "x", "nz"), node("Transpose", "nz", "t"), node("NonZero", "other", "nz2")]
 #: Output -> its node, and type.
 CARRIED = {
@@ -158,8 +173,8 @@ def test_what_works_element_by_element_may_stand_behind() -> None:
     "last",
     [
         node("CumSum", "nz axis", "y"), node("Gather", "nz one", "y", axis=1), node("GatherND", "nz t", "y"),
-        node("Add", "nz nz2", "y"), node("Shape", "nz", "y"), node("ReduceSum", "nz one", "y"),
-        node("Concat", "nz nz", "y", axis=1), node("Squeeze", "nz", "y"),
+        node("Add", "nz nz2", "y"), node("Concat", "nz nz2", "y", axis=0), node("Squeeze", "nz", "y"),
+        node("TopK", "nz one", "y other_y"),
     ],
     ids=lambda last: last.op_type,
 )  # fmt: skip

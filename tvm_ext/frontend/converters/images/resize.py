@@ -41,7 +41,7 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
         raise Refusal("neither scales nor sizes")
     graph, axes = graph_of(attributes), _axes(shape, stated, attributes)
     changed = _changed(axes, graph)
-    common = bool(changed) and _is_common(axes, shape, mode) and opset > 10
+    common = bool(changed) and _is_common(axes, shape, mode) and opset > 10 and dtype_of(x) != "float64"
     if changed and not graph.most("tables of a resize", int(not common)):
         there = [value if name in stated else None for name, value in operands.items()]  # what is empty is not stated
         return stock("Resize", [x, *there], attributes, opset)
@@ -94,7 +94,8 @@ def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> 
 
 
 def _is_common(axes: Sequence[Axis], shape: Sequence[int], mode: Mode) -> bool:
-    """Whether TVM's kernel for images is right; it divides by the wanted size less one where corners are aligned."""
+    """Whether TVM's kernel for images is right: not of float64, which it computes in float32, nor of aligned corners of
+    one element: it divides by the wanted size less one."""
     if mode.coordinates == "align_corners" and any(a.wanted == 1 for a in axes[2:]):
         return False
     if len(shape) != 4 or [a.number for a in axes] != [0, 1, 2, 3] or any(a.wanted != a.size for a in axes[:2]):

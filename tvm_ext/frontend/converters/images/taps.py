@@ -86,7 +86,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mode:
-    """What the attributes say."""
+    """What the attributes say; no rounding before opset 11, where onnxruntime rounds up on axes that shrink."""
 
     kind: str
     coordinates: str
@@ -103,7 +103,7 @@ class Mode:
         return cls(
             text(attributes, "mode", "nearest"),
             text(attributes, "coordinate_transformation_mode", "asymmetric" if old else "half_pixel"),
-            text(attributes, "nearest_mode", "floor" if old else "round_prefer_floor"),
+            text(attributes, "nearest_mode", "" if old else "round_prefer_floor"),
             float(attributes.get("cubic_coeff_a", -0.75)), bool(attributes.get("exclude_outside", 0)),
             bool(attributes.get("antialias", 0)), float(attributes.get("extrapolation_value", 0.0)),
         )  # fmt: skip
@@ -167,7 +167,8 @@ class Tables:
 
     def row(self, o: Any, k: Any, axis: Axis, f: _Functions) -> Any:
         """The nearest element."""
-        return _inside(_ROUND[self._mode.rounding](_at(o, axis, self._mode.coordinates, f), f), axis, f)
+        rounding = self._mode.rounding or ("ceil" if self.axis.scale < 1 else "floor")
+        return _inside(_ROUND[rounding](_at(o, axis, self._mode.coordinates, f), f), axis, f)
 
     def beyond(self, o: Any, k: Any, axis: Axis, f: _Functions) -> Any:
         """Whether an element lies outside of the input: 1 or 0."""

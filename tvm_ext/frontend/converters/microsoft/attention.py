@@ -62,9 +62,12 @@ def _self_attention(project: Projection, weight: Any, mask: Any, past: Any, bias
     if past is not None:
         before = [emit(relax.op.squeeze(relax.op.strided_slice(past, [0], [i], [i + 1]), [0])) for i in (0, 1)]
         key, value = continued(before[0], key), continued(before[1], value)
-    context, _ = attend(query, key, value, [mask_of(mask, query, key, attributes), bias], attributes)
+    steps = static_shape(key, "the key")[2] - static_shape(query, "the query")[2]
+    context, _ = attend(query, key, value, [mask_of(mask, query, key, attributes, steps), bias], attributes)
     if outputs_of(attributes) == 1:
         return context
+    if sizes[1] != sizes[2]:
+        raise Refusal(f"a present of keys and values of {sizes[1]} and {sizes[2]} columns, which are one tensor")
     return relax.Tuple([context, emit(relax.op.stack([key, value], axis=0))])
 
 
@@ -74,8 +77,9 @@ def multi_head_attention(inputs: Any, attributes: Attributes, opset: int) -> Any
     if inputs[8] is not None or inputs[9] is not None:
         raise Refusal("a buffer that past and present share")
     query, key, value = _operands(inputs, attributes)
+    past = 0 if inputs[6] is None else static_shape(inputs[6], "the past of keys")[2]
     key, value = continued(inputs[6], key), continued(inputs[7], value)
-    addends = [mask_of(inputs[4], query, key, attributes), inputs[5]]
+    addends = [mask_of(inputs[4], query, key, attributes, past), inputs[5]]
     context, scores = attend(query, key, value, addends, attributes)
     results = [context, key, value, scores]
     return relax.Tuple(results[: outputs_of(attributes)])

@@ -82,13 +82,14 @@ def continued(past: Any, new: Any) -> Any:
 
 
 # ------------------------------------------------------------ masks
-def mask_of(mask: Any, query: Any, key: Any, attributes: Attributes) -> Any:
+def mask_of(mask: Any, query: Any, key: Any, attributes: Attributes, past: int) -> Any:
     """What is added to scores for a mask, and for what comes after a query if the attention is `unidirectional`.
 
     Args:
         mask: None, or of integers: [batch, keys] or [batch, queries, keys], 0 where a key is left out; [batch], the
             number of keys that count; [2 * batch], the number and behind it the first ones.
         query, key: (batch, heads, sequence, size).
+        past: keys before those of the queries' own sequence, of which the first one comes at the first query.
 
     Returns:
         A tensor that broadcasts to (batch, heads, queries, keys): `mask_filter_value` (-10,000 by default) for a key
@@ -103,7 +104,8 @@ def mask_of(mask: Any, query: Any, key: Any, attributes: Attributes) -> Any:
         addend = emit(relax.op.where(left_out, scalar(low, query), scalar(0.0, query)))
     if not attributes.get("unidirectional", 0) or queries == 1:
         return addend
-    later = np.arange(keys) > np.arange(queries)[:, None] + (keys - queries)
+    later = np.arange(keys) > np.arange(queries)[:, None] + past
+    later[-1] = False  # in onnxruntime the last query sees all keys, however many there are
     least = constant(np.where(later, LEAST, 0), dtype_of(query))
     return least if addend is None else emit(relax.op.where(constant(later), least, addend))
 

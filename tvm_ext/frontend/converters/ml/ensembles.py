@@ -18,7 +18,10 @@ def regressor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsembleRegressor(x) -> (rows, targets) of float32; a single target is not transformed, as in onnxruntime."""
     targets = int(attributes.get("n_targets", 1))
     how = text(attributes, "aggregate_function", "SUM")
-    y = _scores(inputs[0], forest(attributes, "target", targets), how, reals(attributes, "base_values"))
+    trees, base = forest(attributes, "target", targets), reals(attributes, "base_values")
+    y = _scores(inputs[0], trees, how, base)
+    if base.size and targets > 1 and trees.lacks_weights:  # a target without any weight has no base either
+        y = emit(relax.op.where(_has_weights(inputs[0], trees), y, scalar(0.0, y)))
     kind = post_transform(attributes)
     y = y if targets == 1 and kind != "PROBIT" else transformed(y, kind)
     return floats(y)
@@ -32,6 +35,13 @@ def _scores(x: Any, trees: Forest, how: str, base: np.ndarray) -> Any:
     dtype = "float64" if dtype_of(x) == "float64" else "float32"
     y = aggregated(leaves(x if dtype == "float64" else floats(x), trees), trees, how, dtype)
     return emit(y + constant(base, dtype)) if base.size else y
+
+
+def _has_weights(x: Any, trees: Forest) -> Any:
+    """(rows, targets), true where a row reaches a leaf with a weight of the target."""
+    there = Forest(**{**trees.__dict__, "weights": np.where(np.isnan(trees.weights), 0.0, 1.0)})
+    votes = _scores(x, there, "SUM", np.zeros(0))
+    return emit(relax.op.greater(votes, scalar(0.0, votes)))
 
 
 @converts("TreeEnsembleClassifier", ML)
@@ -51,21 +61,17 @@ def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return _of_two(inputs[0], trees, base, weighted, labels, post_transform(attributes))
     scores = _scores(inputs[0], trees, "SUM", base)
     judged = scores
-    is_leaf = trees.lefts == np.arange(len(trees.lefts))
-    if not base.size and np.isnan(trees.weights[is_leaf]).any():  # a class without any weight is no candidate
-        there = Forest(**{**trees.__dict__, "weights": np.where(np.isnan(trees.weights), 0.0, 1.0)})
-        votes = _scores(inputs[0], there, "SUM", base)
+    if not base.size and trees.lacks_weights:  # a class without any weight is no candidate
         low = relax.const(-np.inf, dtype_of(scores))
-        judged = emit(relax.op.where(relax.op.greater(votes, relax.const(0.0, dtype_of(votes))), scores, low))
+        judged = emit(relax.op.where(_has_weights(inputs[0], trees), scores, low))
     return relax.Tuple([best_label(judged, labels), floats(transformed(scores, post_transform(attributes)))])
 
 
 def _of_two(x: Any, trees: Forest, base: np.ndarray, weighted: np.ndarray, labels: np.ndarray, kind: str) -> Any:
-    is_leaf = trees.lefts == np.arange(len(trees.lefts))
     if base.size and (base.size > 1 or weighted.tolist() != [0]):
         raise Refusal("base_values of two classes: onnxruntime does not add them to their scores")
     if len(weighted) == 2:
-        if np.isnan(trees.weights[is_leaf]).any():
+        if trees.lacks_weights:
             raise Refusal("leaves with a weight of one of two classes: onnxruntime makes up the other score")
         scores = _scores(x, trees, "SUM", base)
         return relax.Tuple([best_label(scores, labels), floats(transformed(scores, kind))])

@@ -48,6 +48,11 @@ class Forest:
     missing: np.ndarray
     weights: np.ndarray
 
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether a leaf has no weight of a target."""
+        return bool(np.isnan(self.weights[self.lefts == np.arange(len(self.lefts))]).any())
+
     def __post_init__(self) -> None:
         """See that all nodes are whole, and lead to nodes that there are.
 

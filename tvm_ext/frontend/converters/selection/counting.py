@@ -44,7 +44,7 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     """Compress(x, condition): the rows where the condition is true; exactly these where it is known."""
     x, condition, axis = inputs[0], inputs[1], attributes.get("axis")
     if axis is None:
-        x, axis = emit(relax.op.reshape(x, (math.prod(static_shape(x, "the input of Compress")),))), 0
+        x, axis = _flat(x), 0
     shape, lengths = static_shape(x, "the input of Compress"), static_shape(condition, "the condition of Compress")
     axis, known = int(axis) % len(shape), numpy_of(condition)
     rows = np.zeros(0, np.int64) if known is None else np.flatnonzero(known)
@@ -52,8 +52,10 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
         wrong = f"its condition of shape {lengths} picks from axis {axis} of {shape[axis]} elements"
         raise Refusal(wrong, fix=UNFIT)
     if known is not None:
-        return [relax.op.take(x, constant(rows.astype(np.int64)), axis, mode="wrap")]
+        return [_taken(x, constant(rows.astype(np.int64)), axis)]
     most = min(lengths[0], shape[axis])
+    if not most:
+        return [_taken(x, constant(np.zeros(0, np.int64)), axis)]
     places, count = _places(emit(relax.op.strided_slice(condition, [0], [0], [most])), (most,))
     return _counted(attributes, count, (_taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
 
@@ -63,7 +65,7 @@ def unique(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     """Unique(x): the different elements, or rows along an axis, in order, or as they come; NaN is one, and the last."""
     x, axis = inputs[0], attributes.get("axis")
     if axis is None:
-        x, axis = emit(relax.op.reshape(x, (math.prod(static_shape(x, "the input of Unique")),))), 0
+        x, axis = _flat(x), 0
     shape = static_shape(x, "the input of Unique")
     axis = int(axis) % len(shape)
     first, inverse, counts, count = _grouped(_rows(x, axis), bool(attributes.get("sorted", 1)))
@@ -91,12 +93,20 @@ def non_max_suppression(inputs: Any, attributes: Attributes, opset: int) -> list
 
 
 # ------------------------------------------------------------ what they share
-def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Counted]:
-    """Outputs of a node, of which there is as much along an axis each as one count says."""
+def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Any]:
+    """Outputs of a node, of which there is as much along an axis each as one count says; tensors where it is none."""
+    if not any(static_shape(tensor, "what is counted")[axis] for tensor, axis in tensors):
+        return [tensor for tensor, _ in tensors]
     graph = graph_of(attributes)
     size = graph.names.fresh(f"{next(filter(None, graph.node.output))}_count")
     maker = f"node {graph.label!r} ({graph.node.op_type})"
     return [Counted(tensor, axis, count, size, maker) for tensor, axis in tensors]
+
+
+def _flat(x: Any) -> Any:
+    """All elements in one dimension, of which there may be none."""
+    shape = static_shape(x, "x")
+    return constant(np.zeros(0), dtype_of(x)) if 0 in shape else emit(relax.op.reshape(x, (math.prod(shape),)))
 
 
 def _wide(x: Any) -> Any:
