@@ -27,7 +27,7 @@ from tvm_ext.runtime.sizes.symbols import shape_at
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, say, with_stored, write_results
+from benchmarks.common.results import RESULTS, say, write_results
 from benchmarks.common.rows import Row, prose
 from benchmarks.measuring.contest import Contender, Standing, contest
 from benchmarks.models.pinned import MINI_LM, PP_OCR
@@ -93,8 +93,7 @@ def main() -> int:
             case = replace(case, sizes=case.sizes[::9][:2]) if args.small else case
             rows += _rows(key, case, _file(key, folder), settings)
     folder, titles = pathlib.Path(args.output), (f"{CASES[key].title}, " for key in args.only)
-    rows = with_stored(folder, "any_size", rows, titles)
-    return write_results(folder, "any_size", rows, {}, _NOTES)
+    return write_results(folder, "any_size", rows, {}, _NOTES, titles)
 
 
 def _rows(key: str, case: Case, model: pathlib.Path, settings: Settings) -> list[Row]:

@@ -30,7 +30,7 @@ from tvm_ext.tuning.in_model import quantile_interval
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, read_json, say, with_stored, write_results
+from benchmarks.common.results import RESULTS, read_json, say, write_results
 from benchmarks.common.rows import Row, filled
 from benchmarks.measuring.contest import REFERENCE, Contender, Standing, contest
 
@@ -52,8 +52,8 @@ def main() -> int:
         standings[name] = found[0].details
     settings = {name: getattr(args, name) for name in ("seconds", "minutes", "threads")}
     extra = {"settings": settings, "standings": standings}
-    rows = with_stored(args.output, "choose", rows, (f"{name}: " for name in args.only))
-    return write_results(args.output, "choose", rows, extra, _NOTES)
+    measured = [f"{name}: " for name in args.only]
+    return write_results(args.output, "choose", rows, extra, _NOTES, measured)
 
 
 def _arguments() -> argparse.Namespace:

@@ -89,7 +89,7 @@ def write(folder: pathlib.Path = ALL_RESULTS) -> pathlib.Path:
 
 
 def markdown(machines: Sequence[Results]) -> str:
-    """The page."""
+    """The page as Markdown: the machines, the suite, and rows that two machines or more have."""
     timed = [one for one in machines if one.suite()]
     parts = ["# Results by machine", filled(ABOUT), table(_machine_cells(machines))]
     parts += ["## Suite", SUITE_NOTE, table(_suite_cells(timed))]

@@ -36,7 +36,7 @@ from benchmarks.common.rows import Row, filled, rows_table, table
 from benchmarks.measuring.processes import fresh
 from benchmarks.offloading import int8, mapping, models, views
 from benchmarks.offloading.speed import MEMORIES
-from benchmarks.pages.sweep_chart import sweep_chart
+from benchmarks.pages.charts import sweep_chart
 
 
 def main() -> int:
@@ -124,7 +124,7 @@ def speed() -> dict[str, Any]:
         rows.append(Row(what, "5 s", f"{found['seconds']:.2f} s", found["seconds"] <= 5))
     about = f"float32; {_memory('large')}; 45 nm energies; one image"
     picture = sweep_chart("ResNet-18: design sweep", about, sweeps["large"]["rows"])
-    write_text(RESULTS / "offload_sweep.svg", picture)
+    write_text(RESULTS / "offload_sweep.svg", picture.file())
     setting = {"rows": 32, "cols": 32, **MEMORIES["large"]}
     (point,) = sweep(regions_of(tvm_ext.zoo.resnet18()), [setting])
     picture = roofline_svg(point.layers, point.options, "ResNet-18, layers on the roofline")

@@ -30,7 +30,7 @@ from tvm_ext.tuning.tuners import TUNERS, make_tuner
 from benchmarks.common import arguments
 from benchmarks.common.results import RESULTS, say, write_page, write_text
 from benchmarks.common.rows import filled, table
-from benchmarks.pages.chart import Bar, chart
+from benchmarks.pages.charts import Bar, bars_chart
 from benchmarks.searching.table import TABLE, Entry, TableTask, read_table
 
 #: Part of the best speed that is looked for, and xgb's trials over random's that are allowed.
@@ -140,7 +140,7 @@ def _picture(medians: Mapping[str, Mapping[str, float]], seeds: int) -> str:
         bars.append(Bar(entry, row["xgb"] / row["random"], BAR, peers=peers))
     what = f"trials until {TARGET:.0%} of the best speed of a frozen table"
     about = f"{what}, median over {seeds} seeds; shorter is better"
-    return chart("Trials of xgb / trials of random", about, bars)
+    return bars_chart("Trials of xgb / trials of random", about, bars).file()
 
 
 _NOTES = filled("""

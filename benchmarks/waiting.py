@@ -7,7 +7,6 @@ Our side waits as it does by default, and spinning until the next call; onnxrunt
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import statistics
 import subprocess
@@ -23,8 +22,7 @@ from tvm_ext.benchmarking.process import Worker
 
 from benchmarks.asked.settings import Settings
 from benchmarks.common import arguments
-from benchmarks.common.machine import this_machine
-from benchmarks.common.results import RESULTS, read_json, say, write_results
+from benchmarks.common.results import RESULTS, say, write_results
 from benchmarks.common.rows import Row, prose
 from benchmarks.measuring.contest import TIMEOUT, Contender, Contest
 from benchmarks.models.models import MODELS, outputs_of
@@ -82,18 +80,10 @@ def main() -> int:
         found = measure(workers, args.pauses, args.rounds, args.seconds)
         rows = [beside(workers, args.model, nice, args.rounds) for nice in PRIORITIES]
     rows = [*(row for p in args.pauses for row in rows_of(found, args.model, p)), *rows]
-    rows = [*(_others(args.output, rows) if args.add else ()), *rows]
     extra = {"threads": args.threads, "rounds": args.rounds}
-    return write_results(args.output, "waiting", rows, extra, f"{args.threads} threads. {_NOTES}")
-
-
-def _others(folder: pathlib.Path, rows: Sequence[Row]) -> list[Row]:
-    """Rows of the result file that are not measured anew; none if it is of another machine or of
-    other versions."""
-    document = read_json(folder / "waiting.json")
-    measured = {row.what for row in rows}
-    same = document.get("machine") == json.loads(json.dumps(this_machine()))
-    return [Row(**row) for row in document["rows"] if row["what"] not in measured] if same else []
+    notes, measured = f"{args.threads} threads. {_NOTES}", [row.what for row in rows]
+    kept = measured if args.add else None
+    return write_results(args.output, "waiting", rows, extra, notes, kept)
 
 
 def _prepared(

@@ -102,7 +102,7 @@ class Contest(Race):
         save_npz(self.folder / "inputs.npz", inputs)
 
     def standing(self) -> Standing:
-        """What was found."""
+        """Rows by contender, the machine, and warnings; each ratio has its own of noise."""
         table = self.table("", list(self.contenders))
         # that it is too noisy is told of each ratio
         warnings = tuple(text for text in table.warnings if not text.startswith("too noisy"))

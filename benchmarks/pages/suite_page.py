@@ -15,7 +15,7 @@ from benchmarks.common.machine import machine_text
 from benchmarks.common.results import today, write_json, write_text
 from benchmarks.common.rows import met_text, table
 from benchmarks.measuring.reasons import NOT_PROFILED
-from benchmarks.pages.chart import Bar, chart
+from benchmarks.pages.charts import Bar, bars_chart
 
 Results = Sequence[tuple[SuiteRow, Outcome]]
 Document = Mapping[str, Any]
@@ -71,7 +71,7 @@ def picture(found: Document) -> str:
     isa = f", {machine['isa']}" if machine.get("isa") else ""
     how = f"float32, {found['threads']} threads, no tuning"
     about = f"{how}; {machine['cpu']}{isa}; median over rounds; shorter is faster"
-    return chart("Time / onnxruntime's", about, bars)
+    return bars_chart("Time / onnxruntime's", about, bars).file()
 
 
 def line(row: Plain) -> str:
