@@ -4,8 +4,6 @@ other programs that want the cores. Writes results/MACHINE/waiting.*
 Our side waits as it does by default, and spinning until the next call; onnxruntime is told beside.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import statistics
@@ -61,7 +59,7 @@ class Calls:
     latency: list[float] = field(default_factory=list)
 
 
-Found = dict[tuple[str, float], Calls]
+CallsByPause = dict[tuple[str, float], Calls]
 """(Contender, pause) -> its calls; a pause of 0 is back to back."""
 
 
@@ -77,9 +75,9 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         workers = _prepared(args.model, args.threads, pathlib.Path(folder), stack)
-        found = measure(workers, args.pauses, args.rounds, args.seconds)
+        by_pause = measure(workers, args.pauses, args.rounds, args.seconds)
         rows = [beside(workers, args.model, nice, args.rounds) for nice in PRIORITIES]
-    rows = [*(row for p in args.pauses for row in rows_of(found, args.model, p)), *rows]
+    rows = [*(row for p in args.pauses for row in rows_of(by_pause, args.model, p)), *rows]
     extra = {"threads": args.threads, "rounds": args.rounds}
     notes, measured = f"{args.threads} threads. {_NOTES}", [row.what for row in rows]
     kept = measured if args.add else None
@@ -109,29 +107,32 @@ def _prepared(
 
 def measure(
     workers: Mapping[str, Worker], pauses: Sequence[float], rounds: int, seconds: float
-) -> Found:
+) -> CallsByPause:
     """Interleaved rounds; every second one in the opposite order."""
-    found = {(name, pause): Calls() for name in workers for pause in (0.0, *pauses)}
+    by_pause = {(name, pause): Calls() for name in workers for pause in (0.0, *pauses)}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
         for pause in (0.0, *pauses):
             calls = max(2, round(seconds / pause)) if pause else TOGETHER
             paused = {"paused": {"calls": calls, "pause": pause}}
             for name in list(workers) if number % 2 == 0 else reversed(list(workers)):
-                answer, one = workers[name].ask(paused, TIMEOUT), found[name, pause]
-                one.cpu.append(answer["cpu"])
-                one.work.append(answer["work"])
-                one.latency.append(statistics.median(answer["samples"]))
-    return found
+                answer, own = workers[name].ask(paused, TIMEOUT), by_pause[name, pause]
+                own.cpu.append(answer["cpu"])
+                own.work.append(answer["work"])
+                own.latency.append(statistics.median(answer["samples"]))
+    return by_pause
 
 
-def rows_of(found: Found, model: str, pause: float) -> list[Row]:
+def rows_of(by_pause: CallsByPause, model: str, pause: float) -> list[Row]:
     """The two figures of a pause, and onnxruntime's CPU time beside them."""
-    calls = {name: found[name, pause] for name in CONTENDERS}
+    calls = {name: by_pause[name, pause] for name in CONTENDERS}
     ours, spinning, other = calls.values()
     cpu, latency = _ratio(ours.cpu, ours.work), _ratio(ours.latency, spinning.latency)
-    together, details = found["default", 0.0].cpu, {name: vars(one) for name, one in calls.items()}
-    each = (f"{name} {_ms(one.cpu)} of {_ms(one.work)} ms" for name, one in calls.items())
+    together, details = (
+        by_pause["default", 0.0].cpu,
+        {name: vars(own) for name, own in calls.items()},
+    )
+    each = (f"{name} {_ms(own.cpu)} of {_ms(own.work)} ms" for name, own in calls.items())
     text = f"{cpu:.2f}; {', '.join(each)}; {_ms(together)} ms a call back to back"
     beside = f"onnxruntime {_ms(other.latency)} ms"
     speeds = f"{latency:.2f}; {_ms(ours.latency)} / {_ms(spinning.latency)} ms; {beside}"

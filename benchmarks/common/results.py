@@ -1,7 +1,5 @@
 """Results as files: where they go, and how scripts write them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import pathlib

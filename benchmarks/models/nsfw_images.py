@@ -12,8 +12,6 @@ more than what is obvious. None is used for both calibration and evaluation.
     difference(scores(f32.run), scores(int8.run))
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,12 +87,12 @@ def scores(run: Callable[[Inputs], Any], images: Sequence[Inputs] | None = None)
             [1, 2].
         images: inputs.
     """
-    found = []
+    values = []
     for image in evaluation() if images is None else images:
         outputs = run(image)
         first = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
-        found.append(float(np.asarray(first)[0, 1]))
-    return np.array(found)
+        values.append(float(np.asarray(first)[0, 1]))
+    return np.array(values)
 
 
 def difference(reference: np.ndarray, other: np.ndarray) -> Difference:

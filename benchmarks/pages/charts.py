@@ -1,7 +1,5 @@
 """Charts of results by matplotlib (extra `plots`): ratios with their bars, and a design sweep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +9,18 @@ from tvm_ext.core.pages.charts import FAINT, INK, Chart
 #: The axis of ratios ends here at the latest: a longer bar is cut, a mark beyond stands at its end.
 LONGEST = 2.0
 _MET, _MISSED, _PEER, _MARKS = "#2f6fdb", "#d9772b", "#8250df", "osD"
+_SCHEMES = f"svg {{color: {INK}}} @media (prefers-color-scheme: dark) {{svg {{color: #e6edf3}}}}"
 _WORDS: dict[str, Any] = {"color": INK, "fontsize": 9}
 #: Level of the memory hierarchy -> its colour.
 LEVELS = {
     "array": "#2f6fdb", "vector": "#8250df", "scratchpad": "#1a9e77", "accumulator": "#e0b400",
     "dram": "#d9772b",
 }  # fmt: skip
+
+
+def svg_file(chart: Chart) -> str:
+    """A chart as an SVG file, whose ink is light where the reader prefers a dark page."""
+    return chart.svg().replace(">", f"><style>{_SCHEMES}</style>", 1)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.pages.charts import LEVELS, LONGEST, Bar, bars_chart, sweep_chart
+from benchmarks.pages.charts import LEVELS, LONGEST, Bar, bars_chart, svg_file, sweep_chart
 from tvm_ext.core.pages.charts import INK, Chart
 
 BARS = [
@@ -37,7 +37,7 @@ def test_goals_and_peers_stand_where_they_belong(chart: Chart) -> None:
 
 
 def test_texts_are_escaped_and_figures_are_told(chart: Chart) -> None:
-    text = chart.file()
+    text = svg_file(chart)
     drawn = "".join(ElementTree.fromstring(text).itertext())
     for part in ("a < b & c", "0.50", "5.00", "not available: no network", "Time <", "openvino", "bar missed"):
         assert part in drawn
@@ -55,5 +55,5 @@ def test_a_sweep_has_times_and_energy_by_level() -> None:
     assert [bar.get_width() for bar in times.patches] == [2.0, 1.0]
     dram = energies.containers[list(LEVELS).index("dram")]
     assert [(bar.get_x(), bar.get_width()) for bar in dram] == [(1.0, 3.0), (0.0, 2.0)]
-    drawn = "".join(ElementTree.fromstring(chart.file()).itertext())
+    drawn = "".join(ElementTree.fromstring(svg_file(chart)).itertext())
     assert all(part in drawn for part in ("A < B", "8x4 ws", "2.00 (50%)", "4.0", "scratchpad"))

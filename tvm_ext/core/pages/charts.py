@@ -21,7 +21,6 @@ _SETTINGS = {
     "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "legend.framealpha": 0.0,
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 9,
 }  # fmt: skip
-_SCHEMES = f"svg {{color: {INK}}} @media (prefers-color-scheme: dark) {{svg {{color: #e6edf3}}}}"
 #: Names beside a roofline; numbers beside its dots are of those that take longest.
 NAMES, NUMBERED = 36, 24
 
@@ -61,10 +60,6 @@ class Chart:
             data = data.replace(head, f"{head}<title>{html.escape(visible(title))}</title>", 1)
         data = data.replace(INK, "currentColor").replace("*{stroke-linejoin: round; stroke-linecap: butt}", "")
         return Markup(data[data.index("<svg") :].rstrip())
-
-    def file(self) -> str:
-        """The chart as an SVG file, whose ink is light where the reader prefers a dark page."""
-        return self.svg().replace(">", f"><style>{_SCHEMES}</style>", 1)
 
     def png(self) -> bytes:
         """The chart as a PNG file on white."""
