@@ -65,13 +65,13 @@ class Difference:
     above: int
 
 
-def evaluation(count: int = COUNT) -> list[Inputs]:
+def evaluation() -> list[Inputs]:
     """Pictures to compare scores on: photographs and drawn ones in turn.
 
     Raises:
         Unavailable: a wheel cannot be downloaded.
     """
-    return _pictures(count, 1_000)
+    return _pictures(COUNT, 1_000)
 
 
 def calibration(count: int = 64) -> list[Inputs]:
