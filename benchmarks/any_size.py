@@ -6,8 +6,6 @@ and onnxruntime with free dimensions. A run of some models (--only) replaces the
 the others.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import pathlib
@@ -27,7 +25,7 @@ from tvm_ext.runtime.sizes.symbols import shape_at
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, say, with_stored, write_results
+from benchmarks.common.results import RESULTS, say, write_results
 from benchmarks.common.rows import Row, prose
 from benchmarks.measuring.contest import Contender, Standing, contest
 from benchmarks.models.pinned import MINI_LM, PP_OCR
@@ -93,28 +91,27 @@ def main() -> int:
             case = replace(case, sizes=case.sizes[::9][:2]) if args.small else case
             rows += _rows(key, case, _file(key, folder), settings)
     folder, titles = pathlib.Path(args.output), (f"{CASES[key].title}, " for key in args.only)
-    rows = with_stored(folder, "any_size", rows, titles)
-    return write_results(folder, "any_size", rows, {}, _NOTES)
+    return write_results(folder, "any_size", rows, {}, _NOTES, titles)
 
 
 def _rows(key: str, case: Case, model: pathlib.Path, settings: Settings) -> list[Row]:
     """The row of each size, and those of all."""
-    found = []
+    standings = []
     for number, sizes in enumerate(case.sizes):
         say(f"{key} {dict(sizes)} ...")
         own = replace(settings, folder=settings.folder / f"{key}{number}")
-        found.append(_contest(case, model, sizes, own))
-    static, reference = ([_ratio(one, other) for one in found] for other in (STATIC, REFERENCE))
+        standings.append(_contest(case, model, sizes, own))
+    ratios = [[_ratio(each, other) for each in standings] for other in (STATIC, REFERENCE)]
     mean, each, theirs = case.bars
     rows = [
         _row(
             f"{case.title}, {_text(sizes)}, over one size", each, ratio, of_size, onnxruntime=other
         )
-        for sizes, ratio, other, of_size in zip(case.sizes, static, reference, found, strict=True)
+        for sizes, ratio, other, of_size in zip(case.sizes, *ratios, standings, strict=True)
     ]
     return [
-        _row(f"{case.title}, over one size, all", mean, _mean(static)),
-        _row(f"{case.title}, over onnxruntime, all", theirs, _mean(reference)),
+        _row(f"{case.title}, over one size, all", mean, _mean(ratios[0])),
+        _row(f"{case.title}, over onnxruntime, all", theirs, _mean(ratios[1])),
         *rows,
     ]
 

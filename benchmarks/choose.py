@@ -9,8 +9,6 @@ A run of some models (--only) replaces their rows and keeps the others. Each pro
 process of its own, in interleaved rounds; outputs are compared with onnxruntime's.
 """
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import statistics
@@ -30,7 +28,7 @@ from tvm_ext.tuning.in_model import quantile_interval
 
 from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
-from benchmarks.common.results import RESULTS, read_json, say, with_stored, write_results
+from benchmarks.common.results import RESULTS, read_json, say, write_results
 from benchmarks.common.rows import Row, filled
 from benchmarks.measuring.contest import REFERENCE, Contender, Standing, contest
 
@@ -47,13 +45,13 @@ def main() -> int:
     standings = read_json(args.output / "choose.json").get("standings", {})
     for name in args.only:
         with run_folder("choose") as folder:
-            found = list(_model(name, folder, args))
-        rows += found
-        standings[name] = found[0].details
+            measured_rows = list(_model(name, folder, args))
+        rows += measured_rows
+        standings[name] = measured_rows[0].details
     settings = {name: getattr(args, name) for name in ("seconds", "minutes", "threads")}
     extra = {"settings": settings, "standings": standings}
-    rows = with_stored(args.output, "choose", rows, (f"{name}: " for name in args.only))
-    return write_results(args.output, "choose", rows, extra, _NOTES)
+    measured = [f"{name}: " for name in args.only]
+    return write_results(args.output, "choose", rows, extra, _NOTES, measured)
 
 
 def _arguments() -> argparse.Namespace:
@@ -110,7 +108,9 @@ def _standing(
     args: argparse.Namespace,
 ) -> Standing:
     reference = Contender(REFERENCE, "onnxruntime", "onnxruntime", path, "f32")
-    ours = [Contender(key, key, "tvm_ext", path, "f32", one) for key, one in programs.items()]
+    ours = [
+        Contender(key, key, "tvm_ext", path, "f32", options) for key, options in programs.items()
+    ]
     compiled = tvm_ext.compile(str(path), records=None, threads=args.threads)
     inputs, names = seeded_inputs(compiled.inputs), [spec.name for spec in compiled.outputs]
     settings = Settings(folder / "contest", args.threads, args.rounds, 0.5)

@@ -9,8 +9,6 @@ reductions, matmuls, convolutions, quantization, recurrences, branches and loops
 One after another they are compiled in one process, which has compiled before; nothing is cached.
 """
 
-from __future__ import annotations
-
 import itertools
 import pathlib
 import statistics
@@ -69,7 +67,7 @@ def main() -> int:
     timed(-1, 20)  # imports, and the machine's rates
     seeds = range(args.start, args.start + args.count)
     timings = [timed(seed, args.sizes[seed % len(args.sizes)]) for seed in seeds]
-    extra = {"timings": [asdict(one) for one in timings]}
+    extra = {"timings": [asdict(timing) for timing in timings]}
     return write_results(args.output, "compile_time", rows(timings, args.sizes), extra, NOTE)
 
 
@@ -80,22 +78,22 @@ def timed(seed: int, nodes: int) -> Timing:
     start, cpu = time.perf_counter(), time.process_time()
     compiled = tvm_ext.compile(model, cache=False, records=None)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    made = Timing(seed, count, len(compiled.report["kernels"]), seconds, cpu)
-    say(f"seed {seed}: {count} nodes in {seconds:.2f} s, {made.each:.4f} each")
-    return made
+    timing = Timing(seed, count, len(compiled.report["kernels"]), seconds, cpu)
+    say(f"seed {seed}: {count} nodes in {seconds:.2f} s, {timing.each:.4f} each")
+    return timing
 
 
 def rows(timings: Sequence[Timing], sizes: Sequence[int]) -> list[Row]:
     """A row for each size, and one of all."""
-    worst = max(timings, key=lambda one: one.each)
+    worst = max(timings, key=lambda timing: timing.each)
     what, bar = f"worst seconds a node of {len(timings)} graphs", str(MOST)
-    made = [Row(what, bar, _text(worst), worst.each <= MOST)]
+    table = [Row(what, bar, _text(worst), worst.each <= MOST)]
     for low, high in itertools.pairwise([*sorted(sizes), sys.maxsize]):
-        if some := [one for one in timings if low <= one.nodes < high]:
-            worst = max(some, key=lambda one: one.each)
-            text = f"{_text(worst)}; median {statistics.median(one.each for one in some):.4f}"
-            made.append(Row(f"of {low} nodes, {len(some)} graphs", bar, text, worst.each <= MOST))
-    return made
+        if some := [timing for timing in timings if low <= timing.nodes < high]:
+            worst = max(some, key=lambda timing: timing.each)
+            text = f"{_text(worst)}; median {statistics.median(timing.each for timing in some):.4f}"
+            table.append(Row(f"of {low} nodes, {len(some)} graphs", bar, text, worst.each <= MOST))
+    return table
 
 
 def _text(worst: Timing) -> str:

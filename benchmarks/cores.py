@@ -6,8 +6,6 @@ whole tiles, units and rows (over the real, weighted by time), threads that nobo
 estimate on 1, 4, 16, 64 threads.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from dataclasses import asdict
@@ -43,9 +41,9 @@ def main() -> int:
         output=ALL_RESULTS, machines=(MACHINES, "described machines, by name or file"),
     ).parse_args()  # fmt: skip
     pairs = [(name, machine) for name in args.only for machine in args.machines]
-    made = [(name, _estimate(name, machine)) for name, machine in pairs]
-    rows = [_row(*one) for one in made]
-    cells = [(*_HEAD, *map(str, COUNTS), "met"), *map(_cells, made, rows)]
+    estimates = [(name, _estimate(name, machine)) for name, machine in pairs]
+    rows = [_row(*pair) for pair in estimates]
+    cells = [(*_HEAD, *map(str, COUNTS), "met"), *map(_cells, estimates, rows)]
     parts = ["# cores", f"Bar: {BAR}. Estimates in microseconds.", table(cells), NOTE]
     write_page(args.output, "cores", {"rows": [asdict(row) for row in rows]}, parts)
     return exit_code(rows)
@@ -56,21 +54,22 @@ def _estimate(name: str, machine: str) -> Estimate:
     return tvm_ext.estimate(tvm_ext.zoo.MODELS[name](), machine=machine, records=None)
 
 
-def _row(name: str, made: Estimate) -> Row:
-    worse, figures = [row.name for row in made.worse], made.as_dict()
+def _row(name: str, estimate: Estimate) -> Row:
+    worse, figures = [row.name for row in estimate.worse], estimate.as_dict()
     names = ("threads", "seconds", "rounding", "idle", "worse", "fewer")
-    details = {"kernels": len(made.rows), **{name: figures[name] for name in names}}
-    text = f"{len(worse)} of {len(made.rows)}, {made.rounding:.1%}"
-    met = not worse and made.rounding <= MOST
-    return Row(f"{name} on {made.machine}", BAR, text, met, details)
+    details = {"kernels": len(estimate.rows), **{name: figures[name] for name in names}}
+    text = f"{len(worse)} of {len(estimate.rows)}, {estimate.rounding:.1%}"
+    met = not worse and estimate.rounding <= MOST
+    return Row(f"{name} on {estimate.machine}", BAR, text, met, details)
 
 
 def _cells(named: tuple[str, Estimate], row: Row) -> tuple[str, ...]:
-    name, made = named
-    by_count = made.fewer
+    name, estimate = named
+    by_count = estimate.fewer
     times = [f"{by_count[count] * 1e6:.0f}" if count in by_count else "-" for count in COUNTS]
-    numbers = str(len(made.rows)), str(len(made.worse)), f"{made.rounding:.1%}", f"{made.idle:.1%}"
-    return name, made.machine, *numbers, *times, met_text(row.met)
+    counts = str(len(estimate.rows)), str(len(estimate.worse))
+    shares = f"{estimate.rounding:.1%}", f"{estimate.idle:.1%}"
+    return name, estimate.machine, *counts, *shares, *times, met_text(row.met)
 
 
 if __name__ == "__main__":

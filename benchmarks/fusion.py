@@ -5,8 +5,6 @@ default     everything an expression of bounded size can hold joins the kernel b
 none        each operation is a kernel
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from typing import Any

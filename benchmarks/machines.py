@@ -7,8 +7,6 @@ A folder of results/ is a machine (`common/machine.py` makes its name). The suit
 has every other script whose rows state a bar, where two machines or more have its results.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 import sys
@@ -47,11 +45,11 @@ class Results:
     @property
     def machine(self) -> dict[str, Any]:
         """What the documents say of the machine together."""
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         for document in self.documents.values():
             for part in (document, *_parts(document)):
-                found = {**part.get("machine", {}), **found}
-        return found
+                facts = {**part.get("machine", {}), **facts}
+        return facts
 
     def suite(self) -> dict[str, dict[str, Any]]:
         """Rows of the suite by their keys."""
@@ -73,12 +71,12 @@ def _parts(document: Document) -> list[Document]:
 
 def read(folder: pathlib.Path = ALL_RESULTS) -> list[Results]:
     """The machines, by name."""
-    found = []
+    results = []
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
         documents = {path.stem: read_json(path) for path in sorted(place.glob("*.json"))}
         pages = tuple(path.name for path in sorted(place.glob("*.md")))
-        found.append(Results(place.name, documents, pages))
-    return found
+        results.append(Results(place.name, documents, pages))
+    return results
 
 
 def write(folder: pathlib.Path = ALL_RESULTS) -> pathlib.Path:
@@ -89,12 +87,12 @@ def write(folder: pathlib.Path = ALL_RESULTS) -> pathlib.Path:
 
 
 def markdown(machines: Sequence[Results]) -> str:
-    """The page."""
-    timed = [one for one in machines if one.suite()]
+    """The page as Markdown: the machines, the suite, and rows that two machines or more have."""
+    timed = [machine for machine in machines if machine.suite()]
     parts = ["# Results by machine", filled(ABOUT), table(_machine_cells(machines))]
     parts += ["## Suite", SUITE_NOTE, table(_suite_cells(timed))]
-    for name in sorted({name for one in machines for name in one.documents} - {SUITE}):
-        sides = [one for one in machines if one.rows(name)]
+    for name in sorted({name for machine in machines for name in machine.documents} - {SUITE}):
+        sides = [machine for machine in machines if machine.rows(name)]
         if len(sides) > 1:
             parts += [f"## {name}", table(_row_cells(sides, name))]
     return "\n\n".join(parts)
@@ -112,10 +110,10 @@ SUITE_NOTE = (
 
 def _machine_cells(machines: Sequence[Results]) -> Iterator[Sequence[str]]:
     """A row a fact, a column a machine."""
-    facts = [_facts(one) for one in machines]
-    yield "", *(f"`{one.name}`" for one in machines)
+    facts = [_facts(machine) for machine in machines]
+    yield "", *(f"`{machine.name}`" for machine in machines)
     for name in facts[0] if facts else ():
-        yield name, *(one[name] for one in facts)
+        yield name, *(of_machine[name] for of_machine in facts)
 
 
 def _facts(results: Results) -> dict[str, str]:
@@ -158,25 +156,25 @@ def _rate(rate: float | None) -> str:
 
 def _suite_cells(machines: Sequence[Results]) -> Iterator[Sequence[str]]:
     """The suite's rows, judged by the bars of today; last, how many are met."""
-    found = [one.suite() for one in machines]
-    yield "what", "bar", *(f"`{one.name}`" for one in machines)
+    suites = [machine.suite() for machine in machines]
+    yield "what", "bar", *(f"`{machine.name}`" for machine in machines)
     for row in ROWS:
-        plain = [one.get(row.key) for one in found]
-        if shown := next((one for one in plain if one), None):
+        plain = [suite.get(row.key) for suite in suites]
+        if shown := next(filter(None, plain), None):
             bar = suite_page.bar_text({"bar": row.bar, "at_least": row.at_least})
-            met = [one and row.met(one["value"]) for one in plain]
-            texts = [suite_page.figure(one) if one else "-" for one in plain]
+            met = [values and row.met(values["value"]) for values in plain]
+            texts = [suite_page.figure(values) if values else "-" for values in plain]
             yield suite_page.what(shown), bar, *map(_cell, texts, met)
-    met = [[row.met(one[row.key]["value"]) for row in ROWS if row.key in one] for one in found]
-    yield "bars met", "", *(f"{sum(one)} of {len(one)}" for one in met)
+    met = [[row.met(s[row.key]["value"]) for row in ROWS if row.key in s] for s in suites]
+    yield "bars met", "", *(f"{sum(bars)} of {len(bars)}" for bars in met)
 
 
 def _row_cells(machines: Sequence[Results], name: str) -> Iterator[Sequence[str]]:
     """Rows of a script, those that some machine lacks too."""
-    found = [one.rows(name) for one in machines]
-    yield "what", "bar", *(f"`{one.name}`" for one in machines)
-    for what in dict.fromkeys(what for one in found for what in one):
-        rows = [one.get(what) for one in found]
+    tables = [machine.rows(name) for machine in machines]
+    yield "what", "bar", *(f"`{machine.name}`" for machine in machines)
+    for what in dict.fromkeys(what for rows in tables for what in rows):
+        rows = [rows.get(what) for rows in tables]
         bars = dict.fromkeys(row["bar"] for row in rows if row)
         cells = (_cell(_short(row), row["met"]) if row else "-" for row in rows)
         yield what, " / ".join(bars), *cells

@@ -12,8 +12,6 @@ Writes results/MACHINE/matmul_levels.*
 Each level runs in a process of its own, in interleaved rounds; results are compared with float64.
 """
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import sys
@@ -52,8 +50,8 @@ def main() -> int:
     one, module = dict.fromkeys(_THREADS, "1"), "benchmarks.matmul_levels"
     for number in range(args.rounds):
         say(f"round {number + 1} of {args.rounds}")
-        for level, found in answers.items():
-            found.append(fresh(module, "measured", level, args.size, args.seconds, env=one)[1])
+        for level, runs in answers.items():
+            runs.append(fresh(module, "measured", level, args.size, args.seconds, env=one)[1])
     return _write(answers, args)
 
 
@@ -146,8 +144,8 @@ def _recipe(level: str, size: int, machine: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _write(answers: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> int:
     """The two result files; 1 if an error is larger than rounding of so many terms explains."""
-    best = {level: max(a["gflops"] for a in found) for level, found in answers.items()}
-    error = {level: max(a["error"] for a in found) for level, found in answers.items()}
+    best = {level: max(a["gflops"] for a in runs) for level, runs in answers.items()}
+    error = {level: max(a["error"] for a in runs) for level, runs in answers.items()}
     right = {level: error[level] <= args.size * 2.0**-24 for level in LEVELS}
     cells = [("level", "what it adds", "GFLOP/s", "of BLAS", "largest error")]
     for level, meaning in LEVELS.items():

@@ -1,8 +1,6 @@
 """Memory that programs work in, over the least that any plan needs. Writes
 results/MACHINE/memory_plan.*"""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 

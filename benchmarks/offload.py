@@ -13,8 +13,6 @@ report      ResNet-18 and MobileNetV2, float32 and int8, BERT block: nodes of th
 damage      artifacts with a changed byte; programs with 1,000 mutations
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 import statistics
@@ -36,7 +34,7 @@ from benchmarks.common.rows import Row, filled, rows_table, table
 from benchmarks.measuring.processes import fresh
 from benchmarks.offloading import int8, mapping, models, views
 from benchmarks.offloading.speed import MEMORIES
-from benchmarks.pages.sweep_chart import sweep_chart
+from benchmarks.pages.charts import svg_file, sweep_chart
 
 
 def main() -> int:
@@ -76,30 +74,30 @@ def cycles() -> dict[str, Any]:
 
 def mapping_bytes() -> dict[str, Any]:
     """Bytes that programs of layers move, against the optimum of a mapper that is not ours."""
-    found = mapping.measure()
-    ratios = [row["bytes"] / row["bound"] for row in found]
+    layers = mapping.measure()
+    ratios = [row["bytes"] / row["bound"] for row in layers]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     above = f"{sum(r > 1.1 for r in ratios)} of {len(ratios)} above 1.10"
     text = f"{mean:.3f}; at most {max(ratios):.2f}; {above}"
     what = "bytes of DRAM / accelforge's optimum: 20 layers, 3 buffers; geometric mean"
-    return _part(Row(what, "1.10", text, mean <= 1.1 and len(found) == 60), layers=found)
+    return _part(Row(what, "1.10", text, mean <= 1.1 and len(layers) == 60), layers=layers)
 
 
 def int8_layers() -> dict[str, Any]:
     """Every case of :mod:`.offloading.int8`."""
-    found = [int8.measure(case) for case in int8.cases()]
-    kept = sum(not row["offloaded"] for row in found)
+    cases = [int8.measure(case) for case in int8.cases()]
+    kept = sum(not row["offloaded"] for row in cases)
     settings = {"off": "graph optimizations off", "default": "as it is by default"}
     rows = []
     for exact, what in ((True, "scales of powers of two"), (False, "any scales")):
-        some = [row for row in found if row["exact"] == exact]
+        some = [row for row in cases if row["exact"] == exact]
         for key, setting in settings.items():
             count, elements, largest = _sums(some, key)
             bar = "0 differ" if key == "off" else "counted"
             text = f"{count} of {elements:,} differ" + (f", by {largest}" if count else "")
             met = not kept and (count == 0 or key == "default")
             rows.append(Row(f"int8 against onnxruntime, {setting}; {what}", bar, text, met))
-    return _part(*rows, cases=found)
+    return _part(*rows, cases=cases)
 
 
 def float32() -> dict[str, Any]:
@@ -119,12 +117,12 @@ def speed() -> dict[str, Any]:
     best = f"{min(one['functional']):.2f} functional, {min(one['timing']):.2f} timing at best"
     what = "ResNet-18, everything offloaded: functional view and timing, one image"
     rows = [Row(what, "2 s", f"{one['seconds']:.2f} s ({best})", one["seconds"] <= 2, one)]
-    for memory, found in sweeps.items():
+    for memory, swept in sweeps.items():
         what = f"design sweep of ResNet-18: 12 settings, timing only; {_memory(memory)}"
-        rows.append(Row(what, "5 s", f"{found['seconds']:.2f} s", found["seconds"] <= 5))
+        rows.append(Row(what, "5 s", f"{swept['seconds']:.2f} s", swept["seconds"] <= 5))
     about = f"float32; {_memory('large')}; 45 nm energies; one image"
     picture = sweep_chart("ResNet-18: design sweep", about, sweeps["large"]["rows"])
-    write_text(RESULTS / "offload_sweep.svg", picture)
+    write_text(RESULTS / "offload_sweep.svg", svg_file(picture))
     setting = {"rows": 32, "cols": 32, **MEMORIES["large"]}
     (point,) = sweep(regions_of(tvm_ext.zoo.resnet18()), [setting])
     picture = roofline_svg(point.layers, point.options, "ResNet-18, layers on the roofline")
@@ -134,15 +132,15 @@ def speed() -> dict[str, Any]:
 
 def artifact() -> dict[str, Any]:
     """An artifact on its own."""
-    found = models.artifact()
-    beyond, size = found["file_bytes"] - found["weight_bytes"], found["file_bytes"] / 1e6
-    runs = found["same_bits"] and not found["compilers"] and not found["imported"]
-    bits = "the same bits" if found["same_bits"] else "OTHER BITS"
-    text = f"{bits}; imported: {found['imported'] or 'runtime only'}"
+    answer = models.artifact()
+    beyond, size = answer["file_bytes"] - answer["weight_bytes"], answer["file_bytes"] / 1e6
+    runs = answer["same_bits"] and not answer["compilers"] and not answer["imported"]
+    bits = "the same bits" if answer["same_bits"] else "OTHER BITS"
+    text = f"{bits}; imported: {answer['imported'] or 'runtime only'}"
     what = "ResNet-18 exported, in a fresh process without a compiler on PATH"
     weight = f"{beyond / 1e6:.2f} MB of {size:.1f}"
     return _part(
-        Row(what, "runs, same bits", text, runs, found),
+        Row(what, "runs, same bits", text, runs, answer),
         Row("its file, less the weights", "1 MB", weight, beyond <= 1e6),
     )
 
@@ -163,11 +161,11 @@ def report() -> dict[str, Any]:
 
 def damage() -> dict[str, Any]:
     """Changed bytes, and changed programs under a checksum that fits."""
-    found = views.changed()
-    refused = [found.get(key, 0) for key in ("artifacts", "programs")]
-    text = f"{refused[0]} and {refused[1]} of {found['places']} refused"
+    counts = views.changed()
+    refused = [counts.get(key, 0) for key in ("artifacts", "programs")]
+    text = f"{refused[0]} and {refused[1]} of {counts['places']} refused"
     what = "a bit flipped at 200 random places, in an artifact and in a program"
-    rows = [Row(what, "refused", text, refused == [found["places"]] * 2, found)]
+    rows = [Row(what, "refused", text, refused == [counts["places"]] * 2, counts)]
     what = "programs with 1,000 mutations under a checksum that fits"
     try:
         seen = fresh("benchmarks.offloading.views", "mutations", timeout=300.0)[1]
@@ -216,8 +214,8 @@ def page(results: Mapping[str, Any]) -> str:
         parts.append(table(mapping.cells(results["mapping"]["layers"])))
     if "int8" in results:
         parts += ["## int8, by kind", filled(_INT8), table(_int8_cells(results["int8"]["cases"]))]
-    for memory, found in results.get("speed", {}).get("sweeps", {}).items():
-        parts += [f"## Design sweep, {_memory(memory)}", table(_sweep_cells(found["rows"]))]
+    for memory, swept in results.get("speed", {}).get("sweeps", {}).items():
+        parts += [f"## Design sweep, {_memory(memory)}", table(_sweep_cells(swept["rows"]))]
         if memory == "large":
             parts += ["![time and energy](offload_sweep.svg)", "32x32, each layer's best dataflow:"]
             parts.append("![roofline](offload_roofline.svg)")
@@ -243,10 +241,10 @@ _INT8 = """
     -34. A product of two computed tensors is taken with zero points of 0."""
 
 
-def _int8_cells(found: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+def _int8_cells(cases: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """A line a kind: elements that differ with optimizations off, and by default."""
     kinds: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
-    for row in found:
+    for row in cases:
         kinds.setdefault((row["kind"], row["scales"], row["exact"]), []).append(row)
     cells = [("layer", "scales", "powers of two", "elements", "differ, optimizations off",
               "differ, default")]  # fmt: skip

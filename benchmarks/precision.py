@@ -7,8 +7,6 @@ both and keeps the others; a --quick one prints and writes nothing. OpenVINO is 
 into an environment of its own in benchmarks/.cache/; where that fails, its rows say so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib
@@ -59,18 +57,18 @@ def main(argv: list[str] | None = None) -> int:
         models = args.models or folder
         models.mkdir(parents=True, exist_ok=True)
         settings = Settings(models, args.threads, rounds, seconds)
-        found = {key: _part(key, settings) for key in args.only}
-    print(markdown(found))
+        parts = {key: _part(key, settings) for key in args.only}
+    print(markdown(parts))
     if not args.quick:
-        write(found)
-    rows = (row for part in found.values() for row in part["rows"])
+        write(parts)
+    rows = (row for part in parts.values() for row in part["rows"])
     return 1 if any(row["met"] is False for row in rows) else 0
 
 
-def write(found: Mapping[str, Any]) -> None:
+def write(measured: Mapping[str, Any]) -> None:
     """Replace parts of both files in the folder of this machine, and write the page of all."""
     path = RESULTS / "precision.json"
-    stored = {**read_json(path).get("parts", {}), **found}
+    stored = {**read_json(path).get("parts", {}), **measured}
     parts = {key: stored[key] for key in PARTS if key in stored}
     write_json(path, {"parts": parts})
     write_text(path.with_suffix(".md"), markdown(parts))
@@ -98,21 +96,21 @@ def _part(key: str, settings: Settings) -> dict[str, Any]:
     title, measure = PARTS[key]
     say(f"{key}: {title}")
     try:
-        found = measure(settings)
+        answer = measure(settings)
     except Exception as error:
         missing = isinstance(error, Unavailable)
         kind = "not available" if missing else f"failed: {type(error).__name__}"
-        found = Answer([Row(title, "-", f"{kind}: {error}", False)])
+        answer = Answer([Row(title, "-", f"{kind}: {error}", False)])
     machine = {**this_machine(), "threads": settings.threads}
-    plain = {"rows": [dataclasses.asdict(row) for row in found.rows], "notes": found.notes}
+    plain = {"rows": [dataclasses.asdict(row) for row in answer.rows], "notes": answer.notes}
     about = {"title": title, "date": today(), "machine": machine}
-    return {**about, **plain, "details": found.details}
+    return {**about, **plain, "details": answer.details}
 
 
 def _race(race: RaceOf, settings: Settings) -> Answer:
-    found = race.answer(settings)
-    found.explain()
-    return found
+    answer = race.answer(settings)
+    answer.explain()
+    return answer
 
 
 def _title(key: str, race: RaceOf) -> str:

@@ -3,8 +3,6 @@
 Writes results/MACHINE/profile_overhead.*
 """
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import sys

@@ -15,8 +15,6 @@ written at once. Bars are those of a machine with AMX, and only there they are j
 the chains is that of any machine.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import pathlib
@@ -92,8 +90,8 @@ class Page:
         """Write what is known so far."""
         rows = [dataclasses.asdict(row) for answer in answers.values() for row in answer.rows]
         about = {"machine": self.machine, "date": today(), "minutes": self.minutes}
-        found = {key: answer.details for key, answer in answers.items() if answer.details}
-        document = {**about, "threads": self.threads, "rows": rows, "details": found}
+        details = {key: answer.details for key, answer in answers.items() if answer.details}
+        document = {**about, "threads": self.threads, "rows": rows, "details": details}
         write_json(self.folder / "questions.json", document)
         write_text(self.folder / "questions.md", self.markdown(answers))
         if self.folder == RESULTS:

@@ -9,8 +9,6 @@ kernel of the models. Rates of narrow numbers are those of dot products, and of 
 has them: none of them depends on others.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -14,8 +14,6 @@ The second table fits the constants of the estimate (`CONSTANTS`) to the points 
 tests them on the points of each by that machine's own rates.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools
@@ -167,7 +165,7 @@ def points_of(name: str) -> Groups:
         seen[text] = (record.config, min(known[1], record.cost))
     for key, recipe, match in _kernels(Machine.described(name)):
         seen = times[key, recipe.name]
-        groups[key.short] += [Point(recipe, match, *one) for one in seen.values()]
+        groups[key.short] += [Point(recipe, match, *measured) for measured in seen.values()]
     return {title: points for title, points in groups.items() if points}
 
 
@@ -184,8 +182,8 @@ def _records(path: pathlib.Path) -> Iterator[Record]:
         plain.write(gzip.decompress(path.read_bytes()))
         plain.flush()
         for line in lines_of(plain.name):
-            if isinstance(line.found, Record) and line.found.costs:
-                yield line.found
+            if isinstance(line.entry, Record) and line.entry.costs:
+                yield line.entry
 
 
 def sample(task: RecipeTask, rng: np.random.Generator) -> list[Config]:
@@ -226,9 +224,10 @@ def measure(machine: Machine, name: str, minutes: float, seed: int) -> None:
                 configs = finalists(known[key.short], recipe.name, Machine.described(name))
             else:
                 configs = sample(task, rng)
-            for one in measurer.measure(task, configs):
-                result = one.config, one.costs, one.error, one.detail, one.check, one.discarded
-                about = "regret", round(time.time(), 3), round(one.seconds, 3)
+            for measurement in measurer.measure(task, configs):
+                names = ("config", "costs", "error", "detail", "check", "discarded")
+                result = (getattr(measurement, name) for name in names)
+                about = "regret", round(time.time(), 3), round(measurement.seconds, 3)
                 fields = machine_fields(machine)
                 record = Record(key, recipe.name, recipe.version, *result, fields, *about)
                 file.write(record.to_row() + "\n")

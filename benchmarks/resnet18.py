@@ -3,8 +3,6 @@
 Writes results/MACHINE/resnet18.*
 """
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import statistics
@@ -80,15 +78,15 @@ def _time(table: BenchmarkTable, threads: int) -> Iterator[Row]:
 
 def _checked(model: str, artifact: str, threads: int) -> Iterator[Row]:
     say("error, launches, kernels")
-    found = probe("check", model, threads, artifact)
-    error, launches = f"{found['of_range']:.1e} (three seeds)", found["launches"]
-    good = found["ok"] and found["of_range"] <= 1e-5
+    answer = probe("check", model, threads, artifact)
+    error, launches = f"{answer['of_range']:.1e} (three seeds)", answer["launches"]
+    good = answer["ok"] and answer["of_range"] <= 1e-5
     what = "error against onnxruntime, of the output range"
-    yield Row(what, "1e-5 or less", error, good, found)
+    yield Row(what, "1e-5 or less", error, good, answer)
     yield Row("launches per inference", "24 or fewer", str(launches), launches <= 24)
-    generic = found["generic"]
+    generic = answer["generic"]
     names = f": {', '.join(generic)}" if generic else ""
-    text = f"{len(generic)} of {found['kernels']}{names}"
+    text = f"{len(generic)} of {answer['kernels']}{names}"
     yield Row("kernels on the generic schedule", "0", text, not generic)
 
 
@@ -125,10 +123,10 @@ def _load(artifact: str, args: argparse.Namespace) -> Iterator[Row]:
     runtime = {"TVM_USE_RUNTIME_LIB": "1"}
     for what, bar, env in (("full import", 2.0, {}), ("runtime only", 1.2, runtime)):
         command = ("load_and_run", artifact, what.split()[0])
-        found = probes({"load": command}, args.repeats, env)["load"]
-        good = found.median <= bar and all(answer["finite"] for answer in found.answers)
-        title, details = f"load and run once, fresh process, {what}", {"seconds": found.seconds}
-        yield Row(title, f"{bar} s", f"{found.median:.2f} s", good, details)
+        loads = probes({"load": command}, args.repeats, env)["load"]
+        good = loads.median <= bar and all(answer["finite"] for answer in loads.answers)
+        title, details = f"load and run once, fresh process, {what}", {"seconds": loads.seconds}
+        yield Row(title, f"{bar} s", f"{loads.median:.2f} s", good, details)
 
 
 def _start(args: argparse.Namespace) -> Iterator[Row]:
@@ -144,8 +142,8 @@ def _start(args: argparse.Namespace) -> Iterator[Row]:
 
 def _calls(artifact: str, args: argparse.Namespace) -> Iterator[Row]:
     say("call overhead")
-    found = probes({"call": ("call_overhead", args.threads)}, 3, {})["call"]
-    least, median = found.answer("microseconds"), found.answer("median_microseconds")
+    overhead = probes({"call": ("call_overhead", args.threads)}, 3, {})["call"]
+    least, median = overhead.answer("microseconds"), overhead.answer("median_microseconds")
     what, text = "call overhead of a one-kernel model, numpy to numpy", f"{least:.1f} us"
     yield Row(what, "10 us", f"{text} (median {median:.1f} us)", least <= 10.0)
     calls = f"{args.calls} calls from {args.calls}"

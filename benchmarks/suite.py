@@ -7,8 +7,6 @@ row that misses its bar is profiled then and there: that is its reason. stdout i
 the progress.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import fnmatch

@@ -11,8 +11,6 @@ estimate" is what a session does: the estimate is a feature and seeds the first 
 search begins at the default configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import multiprocessing
@@ -30,7 +28,7 @@ from tvm_ext.tuning.tuners import TUNERS, make_tuner
 from benchmarks.common import arguments
 from benchmarks.common.results import RESULTS, say, write_page, write_text
 from benchmarks.common.rows import filled, table
-from benchmarks.pages.chart import Bar, chart
+from benchmarks.pages.charts import Bar, bars_chart, svg_file
 from benchmarks.searching.table import TABLE, Entry, TableTask, read_table
 
 #: Part of the best speed that is looked for, and xgb's trials over random's that are allowed.
@@ -58,9 +56,9 @@ def main() -> int:
     jobs = [(*pair, seed, args.batch) for pair in pairs for seed in range(args.seeds)]
     say(f"{len(jobs)} searches in {len(entries)} tables")
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        found = pool.starmap(trials_needed, jobs, chunksize=1)
+        counts = pool.starmap(trials_needed, jobs, chunksize=1)
     needed: dict[str, dict[str, list[int]]] = {entry.name: {} for entry in entries}
-    for (entry, name, _, _), trials in zip(jobs, found, strict=True):
+    for (entry, name, _, _), trials in zip(jobs, counts, strict=True):
         needed[entry.name].setdefault(name, []).append(trials)
     return write(entries, needed, machine, args)
 
@@ -140,7 +138,7 @@ def _picture(medians: Mapping[str, Mapping[str, float]], seeds: int) -> str:
         bars.append(Bar(entry, row["xgb"] / row["random"], BAR, peers=peers))
     what = f"trials until {TARGET:.0%} of the best speed of a frozen table"
     about = f"{what}, median over {seeds} seeds; shorter is better"
-    return chart("Trials of xgb / trials of random", about, bars)
+    return svg_file(bars_chart("Trials of xgb / trials of random", about, bars))
 
 
 _NOTES = filled("""

@@ -11,8 +11,6 @@ beam         ResNet-18: no tuning, beam, xgb with as many trials
 kills        sessions killed at random moments, each going on with the log of the one before
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -110,8 +108,8 @@ def beam(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
         report = tvm_ext.tune(proto, trials=trials or 600, tuner=tuner, log=log)
         tuned = tvm_ext.compile(proto, records=log)
         ratio = _plain(paired(tuned, untuned, inputs))
-        found = {"ratio": ratio, "launches": tuned.report["launches"]}
-        yield {"tuner": tuner, "trials": report.trials, **found}
+        figures = {"ratio": ratio, "launches": tuned.report["launches"]}
+        yield {"tuner": tuner, "trials": report.trials, **figures}
 
 
 def kills(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
@@ -131,9 +129,9 @@ def page(results: Mapping[str, Any]) -> str:
     parts = ["# Tuning", "`python benchmarks/tuning.py` writes this page."]
     for name, (title, _, head, cells) in PARTS.items():
         if name in results:
-            found = results[name]
-            rows = [head, *map(cells, found["rows"])]
-            parts += [f"## {title}", machine_text(found["machine"]), table(rows)]
+            part = results[name]
+            rows = [head, *map(cells, part["rows"])]
+            parts += [f"## {title}", machine_text(part["machine"]), table(rows)]
     return "\n\n".join(parts)
 
 

@@ -10,8 +10,6 @@ Points are measured in random order; the default is measured before and after ea
 measured again if that took much longer than it can, since something else was on the machine then.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools
@@ -194,11 +192,11 @@ def measure(grid: Grid, batch: Sequence[int], measurer: LocalMeasurer) -> dict[s
     """One row: seconds of each point (null: failed), and of the default, the slower of before and
     after."""
     before, configs = _default(grid, measurer), [grid.space.at(point) for point in batch]
-    found = {
-        grid.space.index(one.config): one.cost if one.costs else None
-        for one in measurer.measure(grid.task, configs, before)
+    seconds = {
+        grid.space.index(measurement.config): measurement.cost if measurement.costs else None
+        for measurement in measurer.measure(grid.task, configs, before)
     }
-    slower, points = max(before, _default(grid, measurer)), [[p, found[p]] for p in batch]
+    slower, points = max(before, _default(grid, measurer)), [[p, seconds[p]] for p in batch]
     return {"entry": grid.task.name, "default": slower, "points": points}
 
 
@@ -211,11 +209,11 @@ def disturbed(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bo
 
 def _default(grid: Grid, measurer: LocalMeasurer) -> float:
     """Seconds of the default."""
-    (found,) = measurer.measure(grid.task, [grid.space.at(grid.default)])
-    if not found.costs:
-        why = f"{found.error}: {found.detail}"
+    (measurement,) = measurer.measure(grid.task, [grid.space.at(grid.default)])
+    if not measurement.costs:
+        why = f"{measurement.error}: {measurement.detail}"
         raise RuntimeError(f"{grid.task.name}: its default fails: {why}")
-    return found.cost
+    return measurement.cost
 
 
 def read_rows(path: pathlib.Path, entry: str) -> list[dict[str, Any]]:

@@ -4,10 +4,7 @@ other programs that want the cores. Writes results/MACHINE/waiting.*
 Our side waits as it does by default, and spinning until the next call; onnxruntime is told beside.
 """
 
-from __future__ import annotations
-
 import contextlib
-import json
 import pathlib
 import statistics
 import subprocess
@@ -23,8 +20,7 @@ from tvm_ext.benchmarking.process import Worker
 
 from benchmarks.asked.settings import Settings
 from benchmarks.common import arguments
-from benchmarks.common.machine import this_machine
-from benchmarks.common.results import RESULTS, read_json, say, write_results
+from benchmarks.common.results import RESULTS, say, write_results
 from benchmarks.common.rows import Row, prose
 from benchmarks.measuring.contest import TIMEOUT, Contender, Contest
 from benchmarks.models.models import MODELS, outputs_of
@@ -63,7 +59,7 @@ class Calls:
     latency: list[float] = field(default_factory=list)
 
 
-Found = dict[tuple[str, float], Calls]
+CallsByPause = dict[tuple[str, float], Calls]
 """(Contender, pause) -> its calls; a pause of 0 is back to back."""
 
 
@@ -79,21 +75,13 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         workers = _prepared(args.model, args.threads, pathlib.Path(folder), stack)
-        found = measure(workers, args.pauses, args.rounds, args.seconds)
+        by_pause = measure(workers, args.pauses, args.rounds, args.seconds)
         rows = [beside(workers, args.model, nice, args.rounds) for nice in PRIORITIES]
-    rows = [*(row for p in args.pauses for row in rows_of(found, args.model, p)), *rows]
-    rows = [*(_others(args.output, rows) if args.add else ()), *rows]
+    rows = [*(row for p in args.pauses for row in rows_of(by_pause, args.model, p)), *rows]
     extra = {"threads": args.threads, "rounds": args.rounds}
-    return write_results(args.output, "waiting", rows, extra, f"{args.threads} threads. {_NOTES}")
-
-
-def _others(folder: pathlib.Path, rows: Sequence[Row]) -> list[Row]:
-    """Rows of the result file that are not measured anew; none if it is of another machine or of
-    other versions."""
-    document = read_json(folder / "waiting.json")
-    measured = {row.what for row in rows}
-    same = document.get("machine") == json.loads(json.dumps(this_machine()))
-    return [Row(**row) for row in document["rows"] if row["what"] not in measured] if same else []
+    notes, measured = f"{args.threads} threads. {_NOTES}", [row.what for row in rows]
+    kept = measured if args.add else None
+    return write_results(args.output, "waiting", rows, extra, notes, kept)
 
 
 def _prepared(
@@ -119,29 +107,32 @@ def _prepared(
 
 def measure(
     workers: Mapping[str, Worker], pauses: Sequence[float], rounds: int, seconds: float
-) -> Found:
+) -> CallsByPause:
     """Interleaved rounds; every second one in the opposite order."""
-    found = {(name, pause): Calls() for name in workers for pause in (0.0, *pauses)}
+    by_pause = {(name, pause): Calls() for name in workers for pause in (0.0, *pauses)}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
         for pause in (0.0, *pauses):
             calls = max(2, round(seconds / pause)) if pause else TOGETHER
             paused = {"paused": {"calls": calls, "pause": pause}}
             for name in list(workers) if number % 2 == 0 else reversed(list(workers)):
-                answer, one = workers[name].ask(paused, TIMEOUT), found[name, pause]
-                one.cpu.append(answer["cpu"])
-                one.work.append(answer["work"])
-                one.latency.append(statistics.median(answer["samples"]))
-    return found
+                answer, own = workers[name].ask(paused, TIMEOUT), by_pause[name, pause]
+                own.cpu.append(answer["cpu"])
+                own.work.append(answer["work"])
+                own.latency.append(statistics.median(answer["samples"]))
+    return by_pause
 
 
-def rows_of(found: Found, model: str, pause: float) -> list[Row]:
+def rows_of(by_pause: CallsByPause, model: str, pause: float) -> list[Row]:
     """The two figures of a pause, and onnxruntime's CPU time beside them."""
-    calls = {name: found[name, pause] for name in CONTENDERS}
+    calls = {name: by_pause[name, pause] for name in CONTENDERS}
     ours, spinning, other = calls.values()
     cpu, latency = _ratio(ours.cpu, ours.work), _ratio(ours.latency, spinning.latency)
-    together, details = found["default", 0.0].cpu, {name: vars(one) for name, one in calls.items()}
-    each = (f"{name} {_ms(one.cpu)} of {_ms(one.work)} ms" for name, one in calls.items())
+    together, details = (
+        by_pause["default", 0.0].cpu,
+        {name: vars(own) for name, own in calls.items()},
+    )
+    each = (f"{name} {_ms(own.cpu)} of {_ms(own.work)} ms" for name, own in calls.items())
     text = f"{cpu:.2f}; {', '.join(each)}; {_ms(together)} ms a call back to back"
     beside = f"onnxruntime {_ms(other.latency)} ms"
     speeds = f"{latency:.2f}; {_ms(ours.latency)} / {_ms(spinning.latency)} ms; {beside}"

@@ -3,7 +3,7 @@
 import ast
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +19,11 @@ BUDGET = {
     "api": 350, "benchmarking": 1100, "byoc": 9775, "byoc.testing": 1075, "cli": 2250, "core": 5925, "driver": 5225,
     "frontend": 14300, "inspection": 4525, "ops": 1550, "ops.scalars": 925, "passes": 12025, "precision": 500,
     "quantization": 1325, "rates": 1000, "runtime": 6200, "schedules": 11625, "tuning": 7000, "verification": 2750,
-    "benchmarks": 8700, "tests": 69225,
+    "benchmarks": 8475, "tests": 69225,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
+EMPTY_NAMES = {"found", "given", "made"}
 
 
 def crowded(sources: Iterable[Source]) -> list[str]:
@@ -31,6 +32,31 @@ def crowded(sources: Iterable[Source]) -> list[str]:
     modules = [source for source in sources if not source.is_init and source.path.startswith(tops)]
     count = Counter(os.path.dirname(source.path) for source in modules)
     return [f"{folder}: {n} modules" for folder, n in count.items() if n > MAX_MODULES_IN_A_FOLDER]
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, name) of what a source binds: functions, classes, parameters, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
+
+
+def empty_names(sources: Iterable[Source]) -> list[str]:
+    """Names of the library and the benchmarks that do not say what they are of; "one" may be the number."""
+    ours = [source for source in sources if source.path.startswith(("tvm_ext/", "benchmarks/"))]
+    bound = [(source, line, name) for source in ours for line, name in bound_names(source.tree)]
+    empty = [source.say(line, name) for source, line, name in bound if name in EMPTY_NAMES]
+    for source in ours:
+        lists = [node for node in ast.walk(source.tree) if isinstance(node, ast.comprehension | ast.For)]
+        targets = [name for node in lists for name in ast.walk(node.target) if isinstance(name, ast.Name)]
+        places = [target.lineno for target in targets if target.id == "one"]
+        places += [node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.arg) and node.arg == "one"]
+        empty += [source.say(line, "one") for line in places]
+    return empty
 
 
 def lines_by_room(sources: Iterable[Source]) -> Counter[str]:
@@ -67,6 +93,13 @@ def test_a_folder_has_few_modules(sources: list[Source]) -> None:
     folders = ("tvm_ext/a", "benchmarks")
     names = [f"{folder}/m{k}.py" for folder in folders for k in range(MAX_MODULES_IN_A_FOLDER + 1)]
     assert crowded(Source(name, "", ast.parse("")) for name in names) == [f"{f}: 21 modules" for f in folders]
+
+
+def test_names_say_what_they_are_of(sources: list[Source]) -> None:
+    assert not empty_names(sources)
+    text = "def made(one, x: int):\n    found = [one for one in x]\n    x.given, one = found, 1\n    return one"
+    lines = [say.split(":")[1:] for say in empty_names([Source("benchmarks/x.py", text, ast.parse(text))])]
+    assert sorted(lines) == [["1", " made"], ["1", " one"], ["2", " found"], ["2", " one"], ["3", " given"]]
 
 
 def test_files_with_long_tests_run_first() -> None:

@@ -4,8 +4,6 @@ float32 does.
 Nothing is timed here, so ours and onnxruntime run in this process; OpenVINO runs in its own.
 """
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,11 +57,11 @@ def _errors(key: str, settings: Settings) -> Row:
     count = f"mean of {len(SEEDS)} inputs"
     what = f"{MODELS[key].title}: largest error of bf16, of the range; {count}"
     try:
-        found = openvino.outputs(path, outputs_of(path), sets, settings.threads)
+        outputs = openvino.outputs(path, outputs_of(path), sets, settings.threads)
     except Unavailable as missing:
         text = f"{np.mean(ours):.3%}; {missing}"
         return Row(what, "OpenVINO's", text, False, {"ours": ours})
-    theirs = _error_of_each(found, wanted)
+    theirs = _error_of_each(outputs, wanted)
     text, bar = (
         f"{_spread(ours)}; OpenVINO's: {_spread(theirs)}",
         f"OpenVINO's: {np.mean(theirs):.3%}",
@@ -77,20 +75,20 @@ def _spread(errors: Sequence[float]) -> str:
     return f"{np.mean(errors):.3%} ({largest})"
 
 
-def error(found: Outputs, wanted: Outputs) -> float:
+def error(outputs: Outputs, wanted: Outputs) -> float:
     """Largest error of an output that is not all integers, of that output's range."""
     floats = [name for name, array in wanted.items() if array.dtype.kind == "f"]
-    return max(compare(name, np.asarray(found[name]), wanted[name]).of_range for name in floats)
+    return max(compare(name, np.asarray(outputs[name]), wanted[name]).of_range for name in floats)
 
 
-def _error_of_each(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> list[float]:
-    return [error(*pair) for pair in zip(found, wanted, strict=True)]
+def _error_of_each(outputs: Sequence[Outputs], wanted: Sequence[Outputs]) -> list[float]:
+    return [error(*pair) for pair in zip(outputs, wanted, strict=True)]
 
 
 def _cosine(settings: Settings) -> Row:
     path, sets = _inputs("minilm", settings)
     sides = _ours(path, sets, settings, precision="bf16"), _onnxruntime(path, sets, settings)
-    pairs = zip(*([one[EMBEDDING] for one in side] for side in sides), strict=True)
+    pairs = zip(*([outputs[EMBEDDING] for outputs in side] for side in sides), strict=True)
     least = min(compare(EMBEDDING, *pair).cosine for pair in pairs)
     what, text = "MiniLM embeddings, bf16 against f32: least cosine", f"{least:.6f}"
     return Row(what, f"{COSINE} or more", f"{text} ({len(sets)} sentences)", least >= COSINE)
@@ -127,10 +125,11 @@ def _by_kernel(paths: Sequence[pathlib.Path], inputs: Inputs, settings: Settings
     for path in paths:
         rows = check_layers(_compiled(path, inputs, settings), str(path), inputs).rows
         # of integers, which may be one apart
-        found = [row.alone for row in rows if row.alone is not None and row.tolerance == 1]
-        differ += sum(count for one in found for start, count in one.bins if start is not None)
-        total += sum(count for one in found for _, count in one.bins)
-        largest = max([largest, *(one.largest for one in found)])
+        comparisons = [row.alone for row in rows if row.alone is not None and row.tolerance == 1]
+        bins = [pair for comparison in comparisons for pair in comparison.bins]
+        differ += sum(count for start, count in bins if start is not None)
+        total += sum(count for _, count in bins)
+        largest = max([largest, *(comparison.largest for comparison in comparisons)])
     return f"{differ} of {total:,}, by {largest:g} at most"
 
 
@@ -140,14 +139,20 @@ def _scores(settings: Settings) -> list[Row]:
     say(f"  open-nsfw: scores of {len(images)} pictures")
     paths = MODELS["open-nsfw"].write(folder), quantized("open-nsfw", folder, "uint8")
     sides = [scores(_compiled(path, images[0], settings).run, images) for path in paths]
-    found = difference(*sides)
+    differences = difference(*sides)
     title = f"open-nsfw scores on {len(images)} pictures, int8 (largest maps in f32) against f32"
-    scale = f"scores {found.low:.3f} to {found.high:.3f}"
-    text = f"{found.mean:.4f} (largest {found.largest:.4f}; {scale})"
-    met, sides = found.mean <= MEAN, f"{found.crossed} ({found.above} are above it)"
+    scale = f"scores {differences.low:.3f} to {differences.high:.3f}"
+    text = f"{differences.mean:.4f} (largest {differences.largest:.4f}; {scale})"
+    sides = f"{differences.crossed} ({differences.above} are above it)"
     return [
-        Row(f"{title}: mean difference", f"{MEAN} or less", text, met, vars(found)),
-        Row(f"{title}: on another side of 0.5", "0", sides, found.crossed == 0),
+        Row(
+            f"{title}: mean difference",
+            f"{MEAN} or less",
+            text,
+            differences.mean <= MEAN,
+            vars(differences),
+        ),
+        Row(f"{title}: on another side of 0.5", "0", sides, differences.crossed == 0),
     ]
 
 
@@ -167,7 +172,7 @@ def _ours(
     path: pathlib.Path, sets: Sequence[Inputs], settings: Settings, **options: Any
 ) -> list[dict[str, np.ndarray]]:
     compiled = _compiled(path, sets[0], settings, **options)
-    return [{name: np.array(a) for name, a in compiled.run(one).items()} for one in sets]
+    return [{name: np.array(a) for name, a in compiled.run(feeds).items()} for feeds in sets]
 
 
 def _onnxruntime(
@@ -175,4 +180,4 @@ def _onnxruntime(
 ) -> list[dict[str, np.ndarray]]:
     session = onnxruntime_session(str(path), settings.threads, optimized=optimized)
     names = [output.name for output in session.get_outputs()]
-    return [dict(zip(names, session.run(names, one), strict=True)) for one in sets]
+    return [dict(zip(names, session.run(names, feeds), strict=True)) for feeds in sets]

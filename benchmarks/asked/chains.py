@@ -2,8 +2,6 @@
 the next, as in a model. What counts is how near a chain comes to a roof: its bytes a second over a
 plain read's of as many bytes, or its multiply-adds over the machine's, whichever part is larger."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 from typing import Any
@@ -63,34 +61,34 @@ def measured(chain: Chain, precision: str, settings: Settings) -> Row:
     path, threads = chain.model().write(settings.folder), settings.threads
     options = {} if precision == "f32" else {"precision": precision}
     limits = threads, settings.rounds, settings.seconds
-    found = probe("stream", path, *limits, options, env=on_threads(threads))
-    row = row_of(chain, precision, found)
-    if row.met is False and found["ok"]:
+    answer = probe("stream", path, *limits, options, env=on_threads(threads))
+    row = row_of(chain, precision, answer)
+    if row.met is False and answer["ok"]:
         row.details["reason"] = explained(path, threads, options, {})
     return row
 
 
-def row_of(chain: Chain, precision: str, found: dict[str, Any]) -> Row:
+def row_of(chain: Chain, precision: str, answer: dict[str, Any]) -> Row:
     """The row of what the probe `stream` found."""
     what = f"{chain.title}, {precision}, cold weights: part of the nearer roof"
     float32 = precision == "f32"
     bar = f"{BAR:g} or more" if float32 else "(told)"
-    if float32 and not found["ok"]:
-        return Row(what, bar, "outputs disagree", False, found)
+    if float32 and not answer["ok"]:
+        return Row(what, bar, "outputs disagree", False, answer)
     moved, read_bytes, done, operations = (
-        found[key] for key in ("bytes", "read_bytes", "executed", "operations")
+        answer[key] for key in ("bytes", "read_bytes", "executed", "operations")
     )
     parts = [
         (moved / ours / (read_bytes / read), done / ours / (operations / fma))
-        for ours, read, fma in found["rounds"]
+        for ours, read, fma in answer["rounds"]
     ]
     of_read, of_peak = (statistics.median(column) for column in zip(*parts, strict=True))
     value = statistics.median(max(pair) if float32 else pair[0] for pair in parts)
-    ours, read, fma = (min(column) for column in zip(*found["rounds"], strict=True))
+    ours, read, fma = (min(column) for column in zip(*answer["rounds"], strict=True))
     rates = f"{moved / ours / 1e9:.1f} / {read_bytes / read / 1e9:.1f} GB/s"
     texts = [f"{value:.3f} ({of_read:.2f} of a read, {rates}"]
     if float32:
         rates = f"{done / ours / 1e9:.0f} / {operations / fma / 1e9:.0f} GFLOP/s"
         texts.append(f"{of_peak:.2f} of the multiply-adds, {rates}")
-    text = "; ".join([*texts, f"{1e3 * ours:.3g} ms", f"{', '.join(found['recipes'])})"])
-    return Row(what, bar, text, value >= BAR if float32 else None, {**found, "value": value})
+    text = "; ".join([*texts, f"{1e3 * ours:.3g} ms", f"{', '.join(answer['recipes'])})"])
+    return Row(what, bar, text, value >= BAR if float32 else None, {**answer, "value": value})

@@ -1,8 +1,6 @@
 """How the suite's figures are found: races against onnxruntime and peers, and probes in fresh
 processes."""
 
-from __future__ import annotations
-
 import pathlib
 import statistics
 from collections.abc import Sequence
@@ -107,14 +105,14 @@ def bandwidth(key: str, k: int, n: int, settings: Settings) -> Outcome:
     """A dense layer of one row: bytes of weights a second over a plain read's."""
     model = MODELS[key].write(settings.folder)
     shared = settings.threads, settings.rounds, settings.seconds / 2
-    found = probe("bandwidth", model, k * n, *shared, env=on_threads(settings.threads))
-    if not found["ok"]:
-        return Outcome(of_range=found["of_range"], why="outputs disagree", details=found)
-    ratios = [ours / read for ours, read in found["rounds"]]
-    ours, read = (max(column) / 1e9 for column in zip(*found["rounds"], strict=True))
+    answer = probe("bandwidth", model, k * n, *shared, env=on_threads(settings.threads))
+    if not answer["ok"]:
+        return Outcome(of_range=answer["of_range"], why="outputs disagree", details=answer)
+    ratios = [ours / read for ours, read in answer["rounds"]]
+    ours, read = (max(column) / 1e9 for column in zip(*answer["rounds"], strict=True))
     return Outcome(
         value=statistics.median(ratios), spread=(min(ratios), max(ratios)),
-        of_range=found["of_range"], text=f"{ours:.1f} / {read:.1f} GB/s", details=found,
+        of_range=answer["of_range"], text=f"{ours:.1f} / {read:.1f} GB/s", details=answer,
     )  # fmt: skip
 
 
@@ -153,12 +151,12 @@ def scaling(settings: Settings) -> Outcome:
     if settings.threads < 2:
         raise Unavailable("one thread cannot scale")
     model = MODELS["resnet18"].write(settings.folder)
-    found = probe("scaling", model, settings.rounds, settings.seconds / 2, env=on_threads(2))
-    ratios = [(two / one) / (loop2 / loop1) for one, two, loop1, loop2 in found["rounds"]]
-    least = [milliseconds(min(column)) for column in zip(*found["rounds"], strict=True)]
-    loop = f"loop {least[3]} / {least[2]} ms ({found['gflops'][1]:.0f} GFLOP/s)"
+    answer = probe("scaling", model, settings.rounds, settings.seconds / 2, env=on_threads(2))
+    ratios = [(two / single) / (loop2 / loop1) for single, two, loop1, loop2 in answer["rounds"]]
+    least = [milliseconds(min(column)) for column in zip(*answer["rounds"], strict=True)]
+    loop = f"loop {least[3]} / {least[2]} ms ({answer['gflops'][1]:.0f} GFLOP/s)"
     text, spread = f"model {least[1]} / {least[0]} ms, {loop}", (min(ratios), max(ratios))
-    return Outcome(statistics.median(ratios), spread, text=text, details=found)
+    return Outcome(statistics.median(ratios), spread, text=text, details=answer)
 
 
 def _exported(key: str, settings: Settings) -> tuple[pathlib.Path, pathlib.Path]:

@@ -1,7 +1,5 @@
 """The questions of `questions.py`: what is asked, and how each is answered."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
@@ -80,7 +78,7 @@ def _narrow(key: str, bf16: float, int8: float | None) -> Question:
 
     def contenders(key: str, folder: pathlib.Path) -> list[Contender]:
         every = quantized_too(key, folder, ("uint8",))
-        return [one for one in every if there or one.runtime != "openvino"]
+        return [contender for contender in every if there or contender.runtime != "openvino"]
 
     race = RaceOf(key, contenders, (*judged, *told) if there else told)
     ask = partial(_race, race, left_out=() if there else judged)
@@ -89,11 +87,11 @@ def _narrow(key: str, bf16: float, int8: float | None) -> Question:
 
 def _race(race: RaceOf, settings: Settings, left_out: Sequence[Bar] = ()) -> Answer:
     """A contest; a line for each bar whose peer is not installed."""
-    title, found = MODELS[race.model].title, race.answer(settings)
+    title, answer = MODELS[race.model].title, race.answer(settings)
     skipped = f"skipped: {NO_OPENVINO}"
     lines = [Row(f"{title}: {bar.what}", "-", skipped, None) for bar in left_out]
-    notes = [f"## {title}", "", *found.notes, ""]
-    return dataclasses.replace(found, rows=[*found.rows, *lines], notes=notes)
+    notes = [f"## {title}", "", *answer.notes, ""]
+    return dataclasses.replace(answer, rows=[*answer.rows, *lines], notes=notes)
 
 
 NO_OPENVINO = (
@@ -131,12 +129,12 @@ def _launches(precision: str, settings: Settings) -> Answer:
             percent(row.of_bandwidth), percent(of_l2),
         ))  # fmt: skip
     groups = shares(profile, shapes)
-    near = sum(one.share for one in groups if one.bound)
+    near = sum(group.share for group in groups if group.bound)
     what = f"ResNet-18, {precision}: part of the time at 80 % of a roof or more"
     inside = f"in kernels {profile.in_kernels / profile.seconds:.2f}"
     text = f"{near:.2f} (of {1e3 * profile.seconds:.3g} ms; {inside})"
     notes = [f"## ResNet-18, {precision}, by launch", "", str(roofs), "", table(cells), ""]
-    found = {"roofs": roofs.as_dict(), "rows": [row.as_dict() for row in rows], "shapes": shapes}
+    document = {"roofs": roofs.as_dict(), "rows": [row.as_dict() for row in rows], "shapes": shapes}
     return Answer(
-        [Row(what, "(told)", text, None)], [*notes, *(f"* {g}" for g in groups), ""], found
+        [Row(what, "(told)", text, None)], [*notes, *(f"* {g}" for g in groups), ""], document
     )

@@ -1,7 +1,5 @@
 """The rows of the suite: what is measured, and the bar it is held to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What all that is measured in a run shares."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

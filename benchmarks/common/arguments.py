@@ -1,7 +1,5 @@
 """Arguments that scripts have in common, each with one name, one meaning and one way to say it."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import Any
@@ -34,21 +32,21 @@ def parser(
             makes a switch, a tuple several values of its first one's type.
     """
     epilog = f"example:\n  python benchmarks/{example}" if example else None
-    found = argparse.ArgumentParser(
+    built = argparse.ArgumentParser(
         description=doc, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if only:
         text = f"{what} (default: all), of {', '.join(only)}"
         names = {"choices": list(only), "default": list(only), "metavar": "NAME", "nargs": "+"}
-        found.add_argument("--only", help=text, **names)
+        built.add_argument("--only", help=text, **names)
     for name, option in options.items():
         default, text = (option, _COMMON[name]) if name in _COMMON else option
         flag, several = f"--{name.replace('_', '-')}", isinstance(default, tuple)
         if default is False:
-            found.add_argument(flag, action="store_true", help=text)
+            built.add_argument(flag, action="store_true", help=text)
             continue
         kind = type(default[0] if several else default)
         text += f" (default: {default:g})" if isinstance(default, int | float) else ""
         more = {"nargs": "+"} if several else {}
-        found.add_argument(flag, type=kind, default=default, help=text, **more)
-    return found
+        built.add_argument(flag, type=kind, default=default, help=text, **more)
+    return built

@@ -6,8 +6,6 @@ intel-avx512-amx-2c       a virtual machine that masks the model number: no micr
                           told
 """
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Collection, Mapping

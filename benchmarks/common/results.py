@@ -1,7 +1,5 @@
 """Results as files: where they go, and how scripts write them."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import pathlib
@@ -67,34 +65,30 @@ def write_page(
 
 
 def write_results(
-    folder: pathlib.Path, name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str
-) -> int:
+    folder: pathlib.Path, name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str,
+    measured: Iterable[str] | None = None,
+) -> int:  # fmt: skip
     """Write and print the page of rows; arguments as of :func:`write_page`, and what stands beside
     the rows in the document and below them on the page.
+
+    Args:
+        measured: how the stored rows begin that these replace; the others stand before these, if
+            they are of this machine and these versions. None keeps none.
 
     Returns:
         The script's exit code: 1 if a bar was missed.
     """
     machine = this_machine()
+    stored = read_json(folder / f"{name}.json") if measured is not None else {}
+    if stored.get("machine") == json.loads(json.dumps(machine)):
+        replaced = tuple(measured or ())
+        others = [Row(**row) for row in stored["rows"] if not row["what"].startswith(replaced)]
+        rows = [*others, *rows]
     document = {"machine": machine, "rows": [asdict(row) for row in rows], **extra}
     write_page(
         folder, name, document, [f"# {name}", machine_text(machine), rows_table(rows), notes]
     )
     return exit_code(rows)
-
-
-def with_stored(
-    folder: pathlib.Path, name: str, rows: Sequence[Row], measured: Iterable[str]
-) -> list[Row]:
-    """The rows of a page of which some were measured anew: stored ones of other models, then these.
-
-    Args:
-        folder, name: of the page.
-        measured: how the rows begin that are replaced.
-    """
-    stored = read_json(folder / f"{name}.json").get("rows", [])
-    kept = [Row(**row) for row in stored if not row["what"].startswith(tuple(measured))]
-    return [*kept, *rows]
 
 
 def write_parts(

@@ -1,7 +1,5 @@
 """Rows of results, each with a bar, and tables and prose of pages."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

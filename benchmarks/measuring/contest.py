@@ -5,8 +5,6 @@ Each contender has a runtime, a model file, options and the error it may make; t
 order, what is dropped and why are those of :class:`tvm_ext.benchmarking.benchmark.Race`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import pathlib
@@ -102,7 +100,7 @@ class Contest(Race):
         save_npz(self.folder / "inputs.npz", inputs)
 
     def standing(self) -> Standing:
-        """What was found."""
+        """Rows by contender, the machine, and warnings; each ratio has its own of noise."""
         table = self.table("", list(self.contenders))
         # that it is too noisy is told of each ratio
         warnings = tuple(text for text in table.warnings if not text.startswith("too noisy"))
@@ -129,8 +127,8 @@ class Contest(Race):
     def _check(self, name: str) -> None:
         reduced = self.contenders[name].precision != "f32"
         tolerance = math.inf if reduced else WITHIN
-        found, wanted = self._found(name), self._found(REFERENCE)
-        report = report_of(found, wanted, self.reference, tolerance=tolerance)
+        outputs, wanted = self._found(name), self._found(REFERENCE)
+        report = report_of(outputs, wanted, self.reference, tolerance=tolerance)
         self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
         why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
         if reduced:

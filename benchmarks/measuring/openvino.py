@@ -1,8 +1,6 @@
 """OpenVINO in a Python of its own, for it is no dependency of the project: one that is named, one
 that has it already, or a virtual environment that pip makes in the cache folder."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import pathlib
@@ -97,26 +95,26 @@ def outputs(
     Raises:
         Unavailable: there is no OpenVINO, or it cannot run the model.
     """
-    found = []
+    results = []
     with tempfile.TemporaryDirectory(prefix="tvm-ext-openvino-") as folder:
         files = {key: str(pathlib.Path(folder, f"{key}.npz")) for key in ("inputs", "outputs")}
         worker = Worker(threads, python=python())
         try:
-            for number, one in enumerate(sets):
-                save_npz(files["inputs"], one)
+            for number, feeds in enumerate(sets):
+                save_npz(files["inputs"], feeds)
                 message: dict[str, Any] = {"run": files}
                 if not number:
                     about = {
                         "model": str(model),
                         "threads": threads,
-                        "options": options(one, names),
+                        "options": options(feeds, names),
                     }
                     message = {"contender": "openvino", **about, **files}
                 answer = worker.ask(message, RUN)
                 order = answer.get("ready", answer)["outputs"]
-                found.append(dict(zip(order, load_npz(files["outputs"]).values(), strict=True)))
+                results.append(dict(zip(order, load_npz(files["outputs"]).values(), strict=True)))
         except WorkerError as error:
             raise Unavailable(f"OpenVINO: {error.message}") from error
         finally:
             worker.close()
-    return found
+    return results

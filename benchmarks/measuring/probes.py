@@ -3,8 +3,6 @@
 Nothing is imported before the probe starts, so that the imports are part of what is timed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -118,8 +116,8 @@ def bandwidth(model: str, floats: int, threads: int, rounds: int, seconds: float
 
     compiled = _compiled(model, threads, cache=False)
     read, read_bytes = call_of_read(Machine.detect(None, threads), floats)
-    found = _rounds([_call(compiled), read], rounds, seconds)
-    rates = [(4 * floats / ours, read_bytes / theirs) for ours, theirs in found]
+    times = _rounds([_call(compiled), read], rounds, seconds)
+    rates = [(4 * floats / ours, read_bytes / theirs) for ours, theirs in times]
     return {"rounds": rates, **_error(compiled, model)}
 
 
@@ -131,10 +129,10 @@ def scaling(model: str, rounds: int, seconds: float) -> Answer:
 
     calls = [_call(_compiled(model, threads)) for threads in (1, 2)]
     loops = [call_of_fma(Machine.detect(None, threads), 2_000_000) for threads in (1, 2)]
-    found = _rounds([*calls, *(call for call, _ in loops)], rounds, seconds)
-    least = [min(column) for column in zip(*found, strict=True)][2:]
+    times = _rounds([*calls, *(call for call, _ in loops)], rounds, seconds)
+    least = [min(column) for column in zip(*times, strict=True)][2:]
     rates = [work / time / 1e9 for (_, work), time in zip(loops, least, strict=True)]
-    return {"rounds": found, "gflops": rates}
+    return {"rounds": times, "gflops": rates}
 
 
 def profile(model: str, threads: int, options: dict[str, Any], inputs: str) -> Answer:
@@ -151,15 +149,15 @@ def profile(model: str, threads: int, options: dict[str, Any], inputs: str) -> A
     from tvm_ext.core.sample_inputs import seeded_inputs
 
     compiled = _compiled(model, threads, **options)
-    found = tvm_ext.profile(compiled, {**seeded_inputs(compiled.inputs), **np.load(inputs)})
+    profiled = tvm_ext.profile(compiled, {**seeded_inputs(compiled.inputs), **np.load(inputs)})
     sites = {kernel["name"]: kernel.get("sites") or [] for kernel in compiled.report["kernels"]}
     seen: dict[str, int] = dict.fromkeys(sites, 0)
     shapes = []
-    for launch in found.launches:
+    for launch in profiled.launches:
         here, at = sites[launch.kernel], seen[launch.kernel]
         shapes.append(here[at % len(here)]["writes"][0]["shape"] if here else [])
         seen[launch.kernel] += 1
-    return {"profile": found.as_dict(), "shapes": shapes}
+    return {"profile": profiled.as_dict(), "shapes": shapes}
 
 
 def roofs(threads: int) -> Answer:
@@ -226,7 +224,7 @@ def many_threads(artifact: str, calls: int) -> Answer:
 
     compiled = tvm_ext.load(artifact)
     feeds = [seeded_inputs(compiled.inputs, seed) for seed in range(4)]
-    expected = [compiled.run(one) for one in feeds]
+    expected = [compiled.run(inputs) for inputs in feeds]
     done: list[int] = []
 
     def call(number: int) -> None:

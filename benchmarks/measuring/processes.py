@@ -1,7 +1,5 @@
 """Functions in fresh processes: what they return, and the seconds from start to answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Who runs against whom in `precision.py` and `questions.py`, and the bars."""
 
-from __future__ import annotations
-
 import pathlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +88,8 @@ def add_reasons(
             ours = programs[row.details["ours"]]
             options = {"shapes": {name: array.shape for name, array in inputs.items()}}
             say(f"  profiling {ours.title}")
-            found = explained(ours.model, threads, {**options, **ours.options}, inputs)
-            row.details["reason"] = found
+            reason = explained(ours.model, threads, {**options, **ours.options}, inputs)
+            row.details["reason"] = reason
 
 
 def float32(key: str, folder: pathlib.Path) -> list[Contender]:
@@ -120,16 +118,16 @@ def quantized_too(
     files. What quantization leaves in float32 OpenVINO computes in bf16 by itself, and ours if it
     is told to ("mixed")."""
     names = {"tvm_ext": "ours", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
-    found = floats(key, folder)
+    contenders = floats(key, folder)
     for dtype in types:
         path, text = quantized(key, folder, dtype), f"int8 ({dtype} activations)"
-        found += [
+        contenders += [
             Contender(f"{runtime}-{dtype}", f"{name}, {text}", runtime, path, "int8")
             for runtime, name in names.items()
         ]
         beside, title = {"precision": "bf16"}, f"ours, {text}, floats in bf16"
-        found.append(Contender(f"mixed-{dtype}", title, "tvm_ext", path, "int8", beside))
-    return found
+        contenders.append(Contender(f"mixed-{dtype}", title, "tvm_ext", path, "int8", beside))
+    return contenders
 
 
 def half_too(key: str, folder: pathlib.Path) -> list[Contender]:

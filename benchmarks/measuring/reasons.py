@@ -8,8 +8,6 @@ Kernels near no roof explain nothing: then the reason begins with "unexplained" 
 figures.
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 import tempfile
@@ -90,8 +88,8 @@ def shares(profile: Profile, shapes: Sequence[Sequence[int]]) -> list[Share]:
         sizes = list(shape[1:] if len(shape) > 1 and shape[0] == 1 else shape)
         place = f" at {'x'.join(map(str, sizes))}" if sizes else ""
         groups.setdefault(f"{', '.join(row.recipes)}{place}", []).append(row)
-    found = [_share(label, rows, profile.roofs) for label, rows in groups.items()]
-    return sorted(found, key=lambda one: -one.share)
+    shares_of_groups = [_share(label, rows, profile.roofs) for label, rows in groups.items()]
+    return sorted(shares_of_groups, key=lambda group: -group.share)
 
 
 def _share(label: str, rows: Sequence[Row], roofs: Roofs) -> Share:
@@ -131,16 +129,16 @@ def reason_of(profile: Profile, shapes: Sequence[Sequence[int]]) -> str:
         profile: of the program.
         shapes: of the result of each launch.
     """
-    found, roofs = shares(profile, shapes), profile.roofs
+    groups, roofs = shares(profile, shapes), profile.roofs
     told, before = [], 0.0
-    for at, one in enumerate(found[:MOST]):
-        if not at or (one.share >= LEAST and before < TOLD):
-            told.append(str(one))
-        before += one.share
+    for at, group in enumerate(groups[:MOST]):
+        if not at or (group.share >= LEAST and before < TOLD):
+            told.append(str(group))
+        before += group.share
     outside = profile.outside / profile.seconds
     if outside >= OUTSIDE:
         told.append(f"outside of kernels (call, VM): {100 * outside:.0f} % of the time")
-    bound = sum(one.share for one in found if one.bound)
+    bound = sum(group.share for group in groups if group.bound)
     told.append(
         f"in all {100 * bound:.0f} % of {1e3 * profile.seconds:.3g} ms at {100 * NEAR:.0f} % of a "
         f"roof or more ({roofs.flops / 1e9:.0f} GFLOP/s, memory {roofs.bandwidth / 1e9:.1f} GB/s, "
@@ -167,8 +165,8 @@ def profiled(
     with tempfile.TemporaryDirectory(prefix="tvm-ext-profile-") as folder:
         path = pathlib.Path(folder, "inputs.npz")
         save_npz(path, inputs)
-        found = probe("profile", model, threads, dict(options), path, env=on_threads(threads))
-    return Profile.from_dict(found["profile"]), found["shapes"]
+        answer = probe("profile", model, threads, dict(options), path, env=on_threads(threads))
+    return Profile.from_dict(answer["profile"]), answer["shapes"]
 
 
 def explained(

@@ -1,8 +1,6 @@
 """Half precision forms of the models, as converters export them: float16 within, float32 at the
 inputs and outputs."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import pathlib

@@ -5,8 +5,6 @@ Accuracy is that of logits behind each token of a text of random tokens, and of 
 follows when the likeliest token is taken each time.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import statistics
@@ -204,8 +202,8 @@ def _seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other.astype(np.float64)))
+def _cosine(a: np.ndarray, other: np.ndarray) -> float:
+    return float(a @ other / np.linalg.norm(a) / np.linalg.norm(other.astype(np.float64)))
 
 
 def _most(what: str, bar: float, value: float) -> Row:

@@ -1,8 +1,6 @@
 """The models that are timed: of the zoo, of wheels, and of one operator each; with shapes and
 inputs that make sense."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 from collections.abc import Callable, Mapping

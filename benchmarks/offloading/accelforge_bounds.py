@@ -10,8 +10,6 @@ has the whole of each memory, where the array loads the next tile behind the wor
 Sums are not spilled: they have 32 bits, results 8. Only bytes of DRAM cost.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib
 import pathlib
@@ -78,7 +76,7 @@ def main() -> int:
 
 def bound(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -> tuple[int, str]:
     """(bytes, mapping) of the best, of those whose tiles divide the sizes and of the others."""
-    found = []
+    mappings = []
     for imperfect in (False, True):
         spec = _spec(sizes, 8 * scratchpad, 8 * accumulator // 4)
         spec.mapper.explore_imperfect_temporal_loops = imperfect
@@ -87,8 +85,9 @@ def bound(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -
         best = main.map_workload_to_arch(
             spec, print_progress=False, eval_in_detail=False
         ).data.iloc[0]
-        found.append((int(best["Total<SEP>energy"]) // 8, _text(best["Total<SEP>mapping"]().nodes)))
-    return min(found)
+        nodes = best["Total<SEP>mapping"]().nodes
+        mappings.append((int(best["Total<SEP>energy"]) // 8, _text(nodes)))
+    return min(mappings)
 
 
 def _spec(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -> Any:

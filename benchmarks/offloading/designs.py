@@ -3,8 +3,6 @@ their source; models whose results stay on the chip. Writes results/designs.md, 
 any machine; takes some minutes.
 """
 
-from __future__ import annotations
-
 import math
 import pathlib
 import statistics

@@ -11,8 +11,6 @@ hwcomponents-library imports hwcomponents-neurosim without saying so. CACTI in t
 2.38; elsewhere `make opt` in its folder, which has the sources, builds another.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import random
@@ -61,7 +59,7 @@ def module() -> str:
         ("hwcomponents_cacti", "hwcomponents.scaling", "hwcomponents_library.library.aladdin"),
     )
     drams = {name: getattr(cacti, name)() for name in DRAMS}
-    dram = {name: round(8e12 * one.read().energy / one.width, 4) for name, one in drams.items()}
+    dram = {name: round(8e12 * ram.read().energy / ram.width, 4) for name, ram in drams.items()}
     logic = {node: round(scaling.tech_node_energy(node * 1e-9, 45e-9), 6) for node in SCALED}
     mac = library.AladdinIntMAC(45e-9, adder_width=32, multiplier_width=8).mac().energy
     return _HEAD.format(

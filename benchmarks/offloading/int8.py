@@ -6,8 +6,6 @@ agree in each bit, and half-way cases, which rounding decides, occur all the tim
 scales onnxruntime's own float32 sums round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers of ResNet-18 (one image) and BERT base (128 and 384 tokens) as GEMMs; sizes of buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 #: Layer -> batch, m, k, n.

@@ -1,7 +1,5 @@
 """Programs of layers against the best mappings: bytes of DRAM, and cycles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -47,11 +45,11 @@ def program_of(name: str, problem: GemmProblem, hardware: Accelerator) -> Progra
     return lower([layer], tensors, hardware)
 
 
-def cells(found: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+def cells(layers: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """The rows as a table."""
     head = ("layer", "batch x m x k x n", "scratchpad, accumulator KiB", "bytes", "fewest", "ratio",
             "cycles", "multiply-adds alone", "tiling")  # fmt: skip
-    return [head, *map(_line, found)]
+    return [head, *map(_line, layers)]
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:

@@ -1,8 +1,6 @@
 """Whole models offloaded: their errors, what reports say of each node, and an artifact in a process
 of its own."""
 
-from __future__ import annotations
-
 import math
 import pathlib
 import tempfile
@@ -106,11 +104,11 @@ def artifact() -> dict[str, Any]:
         )
         compiled.export(path)
         save_npz(files[0], inputs)
-        found = probe("reload", path, *files, env={"PATH": "/nonexistent"})
+        answer = probe("reload", path, *files, env={"PATH": "/nonexistent"})
         pairs = zip(load_npz(files[1]).values(), expected, strict=True)
         same = all(a.tobytes() == e.tobytes() for a, e in pairs)
         sizes = {"file_bytes": path.stat().st_size, "weight_bytes": _weight_bytes(model)}
-    return {"same_bits": same, **sizes, **found}
+    return {"same_bits": same, **sizes, **answer}
 
 
 def _weight_bytes(model: onnx.ModelProto) -> int:

@@ -2,8 +2,6 @@
 Writes results/rtl.json and rtl.md, which are the same on any machine; each part takes some minutes.
 """
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping

@@ -7,8 +7,6 @@
 Of each way to cut a GEMM it has the cores in the rectangle of the fewest cycles.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import pathlib

@@ -10,8 +10,6 @@ Bandwidth is a number of words a cycle for each of the three memories, or CALC, 
 one that never stalls. Sparsity is layer-wise, with weights in blocked ELLPACK.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib
 import pathlib

@@ -1,7 +1,5 @@
 """How fast the simulator is; each function runs in a fresh process."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable
@@ -51,12 +49,12 @@ def resnet18() -> dict[str, Any]:
 def sweeps() -> dict[str, Any]:
     """Seconds of each sweep, and its table."""
     regions = regions_of(tvm_ext.zoo.resnet18())
-    found: dict[str, Any] = {}
+    swept: dict[str, Any] = {}
     for memory in MEMORIES:
         begin = time.perf_counter()
         points = sweep(regions, settings(memory))
-        found[memory] = {"seconds": time.perf_counter() - begin, "rows": [*map(row_of, points)]}
-    return found
+        swept[memory] = {"seconds": time.perf_counter() - begin, "rows": [*map(row_of, points)]}
+    return swept
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -1,8 +1,6 @@
 """The views of the simulated accelerator against each other, and against programs that someone
 changed."""
 
-from __future__ import annotations
-
 import pathlib
 import tempfile
 from collections import Counter
@@ -79,8 +77,8 @@ def stepper(count: int = 300) -> dict[str, Any]:
                 worst = max(worst, float(np.max(np.abs(values - exact.astype(float)) / bound)))
             else:
                 totals["other bits"] += values.tobytes() != exact.tobytes()
-    found = {key: totals[key] for key in ("runs", "other cycles", "other bits")}
-    return {"gemms": count, **found, "of_bound": worst}
+    counts = {key: totals[key] for key in ("runs", "other cycles", "other bits")}
+    return {"gemms": count, **counts, "of_bound": worst}
 
 
 def changed(count: int = 200) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """What a part of a page found: rows with their bars, and the table of contenders below them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -50,17 +48,19 @@ def details(standing: Standing) -> dict[str, Any]:
 def missed_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Markdown of what the profile says of plain rows that miss their bar, where they have a reason
     or are a ratio of times; "" where there is none."""
-    found = []
+    lines = []
     for row in (row for row in rows if row["met"] is False):
         reason = row["details"].get("reason", NOT_PROFILED if "ratio" in row["details"] else "")
-        found += [f"* {row['what']}: {reason}"] if reason else []
-    return "\n".join(["Bars that are missed:", "", *found]) if found else ""
+        lines += [f"* {row['what']}: {reason}"] if reason else []
+    return "\n".join(["Bars that are missed:", "", *lines]) if lines else ""
 
 
 def _contender(entry: Contender, standing: Standing) -> tuple[str, ...]:
     row = standing.rows[entry.key]
-    found = row.statistics()
-    times = (f"{1e3 * found[name]:.3f}" if found else "-" for name in ("min", "median", "iqr"))
+    statistics = row.statistics()
+    times = (
+        f"{1e3 * statistics[name]:.3f}" if statistics else "-" for name in ("min", "median", "iqr")
+    )
     error = "-" if row.of_range is None else f"{row.of_range:.1e}"
     return (entry.title, row.version or "-", *times, error, row.reason or "")
 

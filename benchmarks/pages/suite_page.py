@@ -1,8 +1,6 @@
 """The suite's results as files: JSON, a page and a chart, all of them from the document that the
 JSON holds."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +13,7 @@ from benchmarks.common.machine import machine_text
 from benchmarks.common.results import today, write_json, write_text
 from benchmarks.common.rows import met_text, table
 from benchmarks.measuring.reasons import NOT_PROFILED
-from benchmarks.pages.chart import Bar, chart
+from benchmarks.pages.charts import Bar, bars_chart, svg_file
 
 Results = Sequence[tuple[SuiteRow, Outcome]]
 Document = Mapping[str, Any]
@@ -42,18 +40,20 @@ def plain(row: SuiteRow, outcome: Outcome) -> dict[str, Any]:
     return {**about, "met": met, **asdict(outcome), "reason": reason}
 
 
-def write(found: Document, folder: pathlib.Path) -> None:
+def write(document: Document, folder: pathlib.Path) -> None:
     """Write suite.json, suite.md and suite.svg into a folder."""
-    write_json(folder / "suite.json", found)
-    write_text(folder / "suite.svg", picture(found))
-    about = f"{machine_text(found['machine'])}; {found['threads']} threads; {found['date']}."
+    write_json(folder / "suite.json", document)
+    write_text(folder / "suite.svg", picture(document))
+    about = (
+        f"{machine_text(document['machine'])}; {document['threads']} threads; {document['date']}."
+    )
     image = "![time / onnxruntime's, a bar a row](suite.svg)"
-    write_text(folder / "suite.md", "\n\n".join(["# Suite", about, image, markdown(found)]))
+    write_text(folder / "suite.md", "\n\n".join(["# Suite", about, image, markdown(document)]))
 
 
-def markdown(found: Document) -> str:
+def markdown(document: Document) -> str:
     """The table, and below it what is to be said about rows."""
-    peers, rows = found["peers"], found["rows"]
+    peers, rows = document["peers"], document["rows"]
     head = ["what", "figure", "bar", "met", "rounds", "absolute", "error of range"]
     lines = table([[*head, *(f"{p} / ort" for p in peers)], *(_cells(row, peers) for row in rows)])
     notes = "\n".join(f"* {what(row)}: {row['reason']}" for row in rows if row["reason"])
@@ -61,17 +61,17 @@ def markdown(found: Document) -> str:
     return lines + (below if notes else "")
 
 
-def picture(found: Document) -> str:
+def picture(document: Document) -> str:
     """The chart of the rows that are times over onnxruntime's."""
     bars = []
-    for row in (row for row in found["rows"] if row["figure"] == RATIO):
+    for row in (row for row in document["rows"] if row["figure"] == RATIO):
         peers = {name: value for name, value in row["peers"].items() if isinstance(value, float)}
         bars.append(Bar(row["title"], row["value"], row["bar"], row["why"], peers))
-    machine = found["machine"]
+    machine = document["machine"]
     isa = f", {machine['isa']}" if machine.get("isa") else ""
-    how = f"float32, {found['threads']} threads, no tuning"
+    how = f"float32, {document['threads']} threads, no tuning"
     about = f"{how}; {machine['cpu']}{isa}; median over rounds; shorter is faster"
-    return chart("Time / onnxruntime's", about, bars)
+    return svg_file(bars_chart("Time / onnxruntime's", about, bars))
 
 
 def line(row: Plain) -> str:

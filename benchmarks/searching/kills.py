@@ -1,8 +1,6 @@
 """Kills tuning sessions at random moments, each going on with the log of the one before, and counts
 what that cost."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import random

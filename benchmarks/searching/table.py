@@ -12,8 +12,6 @@ One JSON document, gzipped:
     }, ...]}
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Three templates for `tuning.py`: what is computed stands above its schedule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tvm_ext

@@ -1,8 +1,6 @@
 """Kernels on tiles with a part left out, or done elsewhere, to see what it takes: most compute
 something else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any

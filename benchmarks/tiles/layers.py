@@ -9,8 +9,6 @@ streamed past L1; with --ablate kernels with a part left out instead. Exits with
 AMX.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import pathlib
@@ -93,12 +91,14 @@ def main() -> int:
     bench = Bench(machine, args.seconds, time.perf_counter() + args.limit)
     measured = measured_rates(machine)
     rates = {kind: measured[kind] for kind in args.kinds}
-    layers = [one for one in LAYERS if not args.only or any(text in one.name for text in args.only)]
+    layers = [
+        layer for layer in LAYERS if not args.only or any(text in layer.name for text in args.only)
+    ]
     chosen = [figure_of(layer, kind, bench) for kind in args.kinds for layer in layers]
     others = list(_others(chosen, bench, args.ablate))
     print(_page(machine, rates, chosen, others))
     if args.json:
-        figures = [{**asdict(one), "layer": one.layer.name} for one in (*chosen, *others)]
+        figures = [{**asdict(figure), "layer": figure.layer.name} for figure in (*chosen, *others)]
         plain = {kind: asdict(rate) for kind, rate in rates.items()}
         write_json(args.json, {"rates": plain, "figures": figures})
     return 0
@@ -143,7 +143,7 @@ def measured_rates(machine: Machine) -> dict[str, Rates]:
     cycles = machine.threads * rates.hertz
     loads = cycles * rates.tile_l1, cycles * rates.tile_l2
     tiles = {kind: getattr(rates, PRODUCTS[dtypes].rate) for kind, dtypes in KINDS.items()}
-    return {kind: Rates(cycles / one, *loads) for kind, one in tiles.items()}
+    return {kind: Rates(cycles / tile, *loads) for kind, tile in tiles.items()}
 
 
 def least(calls: Sequence[Call], seconds: float) -> float:

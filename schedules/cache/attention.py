@@ -358,10 +358,10 @@ class CachedAttentionKernel:
         return tirx.Ramp(_expr(start), 1, self._tile.lanes) if self._tile.lanes > 1 else start
 
 
-def _select(condition: Any, one: Any, other: Any) -> Any:
+def _select(condition: Any, first: Any, other: Any) -> Any:
     """One of two: that one where the condition is known."""
     known = condition if isinstance(condition, bool) else getattr(condition, "value", None)
-    return tirx.Select(condition, one, other) if known is None else (one if known else other)
+    return tirx.Select(condition, first, other) if known is None else (first if known else other)
 
 
 def _expr(number: Any) -> Any:

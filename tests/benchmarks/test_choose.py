@@ -8,7 +8,7 @@ import pytest
 
 import tvm_ext
 from benchmarks import choose
-from benchmarks.common.results import with_stored, write_results
+from benchmarks.common.results import write_results
 from benchmarks.common.rows import Row
 
 
@@ -37,5 +37,10 @@ def test_the_bar_is_that_of_the_tuned_program(measure, code, monkeypatch, tmp_pa
 def test_a_run_of_some_models_keeps_the_rows_of_others(tmp_path):
     old, new = (Row(what, "1 or less", "0.9", True) for what in ("bert: measured / estimate", "mlp: measured"))
     write_results(tmp_path, "choose", [old, Row("mlp: measured / estimate", "1 or less", "2", False)], {}, "")
-    assert with_stored(tmp_path, "choose", [new], ["mlp: "]) == [old, new]
-    assert with_stored(tmp_path, "other", [new], ["mlp: "]) == [new]
+    for measured, rows in ((["mlp: "], [old, new]), (None, [new])):
+        assert write_results(tmp_path, "choose", [new], {}, "", measured) == 0
+        document = json.loads((tmp_path / "choose.json").read_text())
+        assert document["rows"] == [vars(row) for row in rows]
+    (tmp_path / "choose.json").write_text(json.dumps({**document, "machine": {}}))
+    write_results(tmp_path, "choose", [old], {}, "", ["bert"])  # what was stored is of another machine
+    assert json.loads((tmp_path / "choose.json").read_text())["rows"] == [vars(old)]

@@ -1,9 +1,6 @@
 """Parts of the offload benchmark on few cases; its figures themselves are made by the script."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,15 +9,8 @@ from benchmarks import offload
 from benchmarks.common.results import ALL_RESULTS
 from benchmarks.common.rows import Row
 from benchmarks.offloading import int8, views
-from benchmarks.pages.sweep_chart import LEVELS, SPAN, sweep_chart
 
-SVG = "{http://www.w3.org/2000/svg}"
 CASES = list(int8.cases())
-
-
-def sweep_row(seconds: float, flow: str, **energy: float) -> Mapping[str, Any]:
-    levels = dict.fromkeys(LEVELS, 0.0) | energy
-    return {"rows": 8, "cols": 4, "dataflow": flow, "seconds": seconds, "utilization": 0.5, "energy": levels}
 
 
 def test_every_row_of_scalesim_is_read() -> None:
@@ -58,17 +48,6 @@ def test_int8_saturates_here_and_there_and_fills_its_range(kind: str) -> None:
     row = int8.measure(case)
     assert row["offloaded"] and row["off"]["mismatches"] == 0
     assert len(np.unique(int8.onnxruntime_output(case, optimized=False))) > 5
-
-
-def test_chart_of_a_sweep() -> None:
-    rows = [sweep_row(0.002, "ws", array=1000, dram=3000), sweep_row(0.001, "os", dram=2000)]
-    tree = ElementTree.fromstring(sweep_chart("A < B", "about", rows))
-    widths = [float(e.get("width", "")) for e in tree.iter(SVG + "rect") if e.get("class") == "time"]
-    assert widths == [SPAN, SPAN / 2]
-    dram = [float(e.get("width", "")) for e in tree.iter(SVG + "rect") if e.get("class") == "dram"][:2]
-    assert dram == [SPAN * 3 / 4, SPAN / 2]
-    texts = [e.text for e in tree.iter(SVG + "text")]
-    assert {"A < B", "8x4 ws", "2.00 (50%)", "4.0"} <= set(texts)
 
 
 def test_the_page_shows_rows_of_all_parts() -> None:

@@ -7,7 +7,7 @@ from benchmarks.asked.measures import Outcome
 from benchmarks.asked.rows import SuiteRow
 from benchmarks.asked.settings import Settings
 from benchmarks.measuring.reasons import NOT_PROFILED
-from benchmarks.pages.chart import Bar
+from benchmarks.pages.charts import Bar
 from benchmarks.pages.suite_page import document, line, markdown, plain, write
 
 MACHINE = {

@@ -35,6 +35,3 @@ def test_rows_and_exit_code(share, latency, met, monkeypatch, tmp_path, capsys):
     waiting.main()
     document = json.loads((tmp_path / "waiting.json").read_text())
     assert document["rows"][:2] == rows[:2] and len(document["rows"]) == 6
-    assert waiting._others(tmp_path, [waiting.Row(**row) for row in rows]) != []
-    (tmp_path / "waiting.json").write_text(json.dumps({**document, "machine": {}}))
-    assert waiting._others(tmp_path, []) == []

@@ -18,15 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def python(*argv, **kwargs):
-    return subprocess.run(
-        [sys.executable, *argv],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        **kwargs,
-    )
+    options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": 120, "stdin": subprocess.DEVNULL}
+    return subprocess.run([sys.executable, *argv], **options, **kwargs)
 
 
 @pytest.mark.parametrize("verb", VERBS)

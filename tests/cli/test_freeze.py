@@ -21,9 +21,3 @@ def test_numbers_and_files_reach_the_compiler(cli, fake, model, tmp_path):
 def test_what_is_no_value_is_a_usage_error(cli, fake, model, text):
     code, _, err = cli("compile", model, "--freeze", text)
     assert code == 2 and "--freeze" in err and not fake.calls
-
-
-def test_an_artifact_takes_no_frozen_inputs(cli, fake, tmp_path):
-    (tmp_path / "m.so").write_bytes(b"\x7fELF")
-    code, _, err = cli("run", str(tmp_path / "m.so"), "--freeze", "k=1")
-    assert code == 2 and "--freeze" in err

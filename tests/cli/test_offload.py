@@ -127,13 +127,6 @@ def test_modules_that_cannot_be_imported(cli, fake, model, monkeypatch, tmp_path
     assert code == 2 and "--import broken_chip: importing it fails: ZeroDivisionError" in err
 
 
-def test_an_artifact_takes_no_offload(cli, tmp_path):
-    path = tmp_path / "m.so"
-    path.write_bytes(b"\x7fELF")
-    code, _, err = cli("run", str(path), "--offload", "systolic")
-    assert code == 2 and "is compiled already: --offload" in err
-
-
 def test_tune_measures_the_cpu(cli, model):
     code, _, err = cli("tune", model, "--offload", "systolic", "--dry-run")
     assert code == 2 and "tune measures kernels of the CPU" in err

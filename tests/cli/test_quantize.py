@@ -1,71 +1,61 @@
 """`tvm-ext quantize`: what it writes and prints, and its exit codes."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
-from tests.frontend import graphs
+from tests.onnx_graphs import model, node, value
 from tests.quantization.models import residual, samples
-from tvm_ext.cli import main
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> tuple[str, str, Path]:
     """A model, calibration data, and where the result may go."""
-    model = residual()
-    onnx.save(model, tmp_path / "m.onnx")
-    np.savez(tmp_path / "c.npz", x=np.concatenate(samples(model)))
+    proto = residual()
+    onnx.save(proto, tmp_path / "m.onnx")
+    np.savez(tmp_path / "c.npz", x=np.concatenate(samples(proto)))
     return str(tmp_path / "m.onnx"), str(tmp_path / "c.npz"), tmp_path / "q.onnx"
 
 
-def test_writes_a_model_and_prints_a_report(
-    paths: tuple[str, str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_writes_a_model_and_prints_a_report(cli, paths: tuple[str, str, Path], tmp_path: Path) -> None:
     model, data, out = paths
     report = tmp_path / "report.md"
-    assert main(["quantize", model, "--calibration", data, "-o", str(out), "--markdown", str(report)]) == 0
-    text = capsys.readouterr().out
-    assert "first + relu1" in text and "output y: SQNR" in text and f"wrote {out}" in text
+    code, text, _ = cli("quantize", model, "--calibration", data, "-o", str(out), "--markdown", str(report))
+    assert code == 0 and "first + relu1" in text and "output y: SQNR" in text and f"wrote {out}" in text
     assert "| first + relu1 | Conv | int8 | uint8 |" in report.read_text()
     assert any(node.op_type == "QuantizeLinear" for node in onnx.load(out).graph.node)
 
 
-def test_as_json_with_options(paths: tuple[str, str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_json_with_options(cli_json, paths: tuple[str, str, Path]) -> None:
     model, data, out = paths
-    given = ["quantize", model, "--calibration", data, "--json", "--method", "percentile", "--percentile", "99.9"]
-    given += ["--per-tensor", "--activations", "int8", "--exclude", "first", "--reduce-range", "yes"]
-    assert main(given) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] and found["artifact"] is None and not out.exists()
-    assert found["settings"] == {
+    options = ("--calibration", data, "--method", "percentile", "--percentile", "99.9", "--per-tensor")
+    more = ("--activations", "int8", "--exclude", "first", "--reduce-range", "yes")
+    code, result = cli_json("quantize", model, *options, *more)
+    assert code == 0 and result["ok"] and result["artifact"] is None and not out.exists()
+    assert result["settings"] == {
         "method": "percentile", "percentile": 99.9, "per_channel": False, "activations": "int8", "exclude": ["first"],
         "operators": [], "reduce_range": True, "weights": None, "block": 32,
     }  # fmt: skip
-    assert {"node": "first", "operator": "Conv", "reason": "exclude= names it"} in found["left"]
+    assert {"node": "first", "operator": "Conv", "reason": "exclude= names it"} in result["left"]
 
 
-def test_errors_say_what_to_do(paths: tuple[str, str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_say_what_to_do(cli, paths: tuple[str, str, Path]) -> None:
     model, data, out = paths
-    assert main(["quantize", model]) == 2
-    assert "quantize needs calibration=" in capsys.readouterr().err
-    assert main(["quantize", model, "--calibration", str(out)]) == 2
-    assert "neither .npz, nor .npy, nor a folder" in capsys.readouterr().err
-    assert main(["quantize", model, "--calibration", data, "--operators", "Konv"]) == 2
-    assert "did you mean 'Conv'?" in capsys.readouterr().err
-    assert main(["quantize", model, "--calibration", data, "--method", "best"]) == 2
+    for words, message in (
+        ((), "quantize needs calibration="), (("--calibration", str(out)), "neither .npz, nor .npy, nor a folder"),
+        (("--calibration", data, "--operators", "Konv"), "did you mean 'Conv'?"),
+        (("--calibration", data, "--method", "best"), "invalid choice: 'best'"),
+    ):  # fmt: skip
+        code, _, err = cli("quantize", model, *words)
+        assert code == 2 and message in err
 
 
-def test_weights_alone_take_no_calibration_and_only_their_operators(
-    paths: tuple[str, str, Path], tmp_path: Path
-) -> None:
-    nodes, weight = [helper.make_node("MatMul", ["x", "w"], ["y"])], np.ones((32, 4), np.float32)
-    onnx.save(graphs.model(nodes, [graphs.value("x", (2, 32))], [graphs.value("y", (2, 4))], {"w": weight}),
-              tmp_path / "w.onnx")  # fmt: skip
-    command = ["quantize", str(tmp_path / "w.onnx"), "--weights", "int4"]
-    assert main([*command, "--operators", "MatMul"]) == 0
-    for wrong in (["--calibration", paths[1]], ["--operators", "Conv"]):
-        assert main([*command, *wrong]) == 2
+def test_weights_alone_take_no_calibration_and_only_their_operators(cli, paths: tuple[str, str, Path]) -> None:
+    proto = model([node("MatMul", "x w", "y")], [value("x", (2, 32))], [value("y", (2, 4))],
+                  {"w": np.ones((32, 4), np.float32)})  # fmt: skip
+    path = paths[2].with_name("w.onnx")
+    onnx.save(proto, path)
+    for words, code in ((("MatMul",), 0), (("Conv",), 2), (("MatMul", "--calibration", paths[1]), 2)):
+        assert cli("quantize", str(path), "--weights", "int4", "--operators", *words)[0] == code

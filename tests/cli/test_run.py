@@ -16,17 +16,8 @@ def test_outputs_are_summed_up(cli, cli_json, fake, model):
 def test_given_inputs_and_saved_outputs(cli, fake, model, tmp_path):
     x = np.arange(21, dtype=np.float32).reshape(3, 7)
     np.save(tmp_path / "x.npy", x)
-    argv = [
-        "run",
-        model,
-        "--input",
-        f"x={tmp_path}/x.npy",
-        "-o",
-        f"{tmp_path}/out.npz",
-        "--output-dir",
-        f"{tmp_path}/d",
-    ]
-    assert cli(*argv)[0] == 0
+    files = ("-o", f"{tmp_path}/out.npz", "--output-dir", f"{tmp_path}/d")
+    assert cli("run", model, "--input", f"x={tmp_path}/x.npy", *files)[0] == 0
     expected = x @ dense_model()[1]
     with np.load(tmp_path / "out.npz") as saved:
         np.testing.assert_array_equal(saved["file"], expected)
@@ -42,7 +33,8 @@ def test_seeds_change_the_inputs(cli_json, fake, model):
 def test_an_artifact_takes_no_compile_options(cli, fake, tmp_path):
     path = tmp_path / "m.so"
     path.write_bytes(b"\x7fELF")
-    for flags in (["--threads", "2"], ["--precision", "bf16"], ["--accuracy", "exact"], ["--no-cache"]):
+    for flags in (["--threads", "2"], ["--precision", "bf16"], ["--accuracy", "exact"], ["--no-cache"],
+                  ["--freeze", "k=1"], ["--offload", "systolic"]):  # fmt: skip
         code, _, err = cli("run", str(path), *flags)
         assert code == 2 and f"is compiled already: {flags[0]} cannot be changed" in err and not fake.calls
 

@@ -7,7 +7,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import text_model
-from tests.oracles.reference import session_of
+from tests.oracles.reference import assert_agrees, session_of
 from tvm_ext.core.errors import ModelError, UnsupportedError
 
 #: Largest size of the symbolic dimension: sizes of each remainder of strides up to 4, several times.
@@ -42,10 +42,7 @@ def agrees_at_all_sizes(text: str, high: int = _HIGH) -> list[int]:
     sizes = [size for size in range(symbol.low, symbol.high + 1) if not symbol.why_not(size)]
     for size in sizes:
         x = np.random.default_rng(size).standard_normal((1, 2, size, 6)).astype("float32")
-        for spec, wanted in zip(compiled.outputs, session.run(None, {"x": x}), strict=True):
-            own = compiled.run(x)[spec.name]
-            assert own.shape == wanted.shape, size
-            np.testing.assert_allclose(own, wanted, rtol=0, atol=1e-5, err_msg=f"{size}")
+        assert_agrees(compiled, session, {"x": x}, where=size)
     return sizes
 
 
@@ -64,25 +61,17 @@ def test_windows_are_right_at_all_sizes(operator: str, window: str) -> None:
         assert sizes[0] <= 3 and sizes[-1] >= _HIGH - 1
 
 
-def test_two_windows_of_the_same_counts_at_the_sizes_tried_are_told_apart() -> None:
-    """Of 7, 6, 4 and 3 rows, which are tried, all are 3, 3, 2 and 2 rows; of 5 they are not the same."""
-    assert agrees_at_all_sizes(
-        """
+#: Of 7, 6, 4 and 3 rows, which are tried, the results are 3, 3, 2 and 2 rows; of 5, or of 2, they are not the same.
+SAME_COUNTS = {
+    "windows": """
         <ir_version: 10, opset_import: ["": 22]>
         pools (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z, float[1, 2, C, 6] w) {
           y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
           z = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [2, 0, 2, 0]> (x)
           w = MaxPool <kernel_shape = [2, 1], strides = [3, 1], pads = [1, 0, 1, 0]> (x)
         }
-        """,
-        7,
-    )
-
-
-def test_a_slice_of_the_counts_of_a_window_at_the_sizes_tried_is_told_apart() -> None:
-    """Of 7, 6, 4 and 3 rows both are 3, 3, 2 and 2 rows; of 5 and 2 they are not the same."""
-    assert agrees_at_all_sizes(
-        """
+    """,
+    "a window and a slice": """
         <ir_version: 10, opset_import: ["": 22]>
         rows (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z) {
           y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
@@ -94,9 +83,13 @@ def test_a_slice_of_the_counts_of_a_window_at_the_sizes_tried_is_told_apart() ->
           step = Constant <value_ints = [3]> ()
           z = Slice (p, first, last, axis, step)
         }
-        """,
-        7,
-    )
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", SAME_COUNTS)
+def test_values_of_the_same_counts_at_the_sizes_tried_are_told_apart(kind: str) -> None:
+    assert agrees_at_all_sizes(SAME_COUNTS[kind], 7)
 
 
 def resized(attributes: str, operand: str) -> str:

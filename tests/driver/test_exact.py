@@ -13,7 +13,7 @@ import tvm_ext
 from tests.driver.test_any_size import feeds_of as feeds_at
 from tests.driver.test_any_size import model_named
 from tests.onnx_graphs import text_model
-from tests.oracles.reference import session_of
+from tests.oracles.reference import assert_agrees, session_of
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.frontend import importer
@@ -61,12 +61,7 @@ def feeds_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, np.n
 
 
 def agrees(compiled: CompiledModel, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
-    feeds = feeds_of(model, sizes)
-    session = session_of(model, optimized=True)
-    outputs = compiled.run(feeds)
-    for spec, expected in zip(compiled.outputs, session.run(None, feeds), strict=True):
-        assert outputs[spec.name].shape == expected.shape, sizes
-        np.testing.assert_allclose(outputs[spec.name], expected, rtol=1e-4, atol=1e-5, err_msg=f"{spec.name} {sizes}")
+    assert_agrees(compiled, session_of(model, optimized=True), feeds_of(model, sizes), rtol=1e-4, where=sizes)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,6 +75,16 @@ def outputs_of(session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(names, session.run(names, {k: v for k, v in feeds.items() if k in inputs}), strict=True))
 
 
+def assert_agrees(
+    compiled: Any, session: Any, feeds: Mapping[str, Any], rtol: float = 0.0, atol: float = 1e-5, where: object = ""
+) -> None:  # fmt: skip
+    """A compiled model gives what a session of onnxruntime gives, of the same shapes."""
+    outputs = compiled.run(dict(feeds))
+    for spec, expected in zip(compiled.outputs, session.run(None, dict(feeds)), strict=True):
+        assert outputs[spec.name].shape == expected.shape, where
+        np.testing.assert_allclose(outputs[spec.name], expected, rtol, atol, err_msg=f"{spec.name} {where}")
+
+
 def stock_outputs(proto: Any, feeds: Mapping[str, Any], **options: Any) -> list[Any]:
     """Outputs of `from_onnx` and `tvm.compile` as shipped: arrays, lists for sequences.
 

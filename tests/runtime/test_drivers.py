@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +77,14 @@ def test_a_program_that_its_driver_refuses(tmp_path: Path) -> None:
 
 def test_eight_threads_call_one_model() -> None:
     program, inputs = compiled(), [random(4, 6, seed=i) for i in range(8)]
-    wrong: list[int] = []
 
-    def call(i: int) -> None:
-        first = program.run(inputs[i])["y"]
-        wrong.extend(i for _ in range(25) if not np.array_equal(program.run(inputs[i])["y"], first))
-        np.testing.assert_allclose(first, wanted(inputs[i]), atol=1e-6)
+    def call(x: np.ndarray) -> None:
+        first = program.run(x)["y"]
+        assert all(np.array_equal(program.run(x)["y"], first) for _ in range(25))
+        np.testing.assert_allclose(first, wanted(x), atol=1e-6)
 
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(call, inputs)] == [None] * 8
 
 
 def test_a_symbolic_batch_shares_programs_that_are_equal() -> None:

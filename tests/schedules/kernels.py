@@ -59,6 +59,15 @@ def matched(recipe: Recipe, group: Group, machine: Machine) -> Match:
     return match
 
 
+def drawn_points(
+    recipe: Recipe, group: Group, machine: Machine, rng: np.random.Generator, count: int
+) -> list[Config]:  # fmt: skip
+    """Some configurations of finite cost."""
+    match = matched(recipe, group, machine)
+    points = [p for p in recipe.points(match, machine) if np.isfinite(recipe.cost(match, p, machine))]
+    return [points[i] for i in rng.choice(len(points), size=count, replace=False)]
+
+
 def scheduled(
     recipe: Recipe, match: Match, config: Config, machine: Machine, offered: Sequence[Layout] | None
 ) -> tuple[Any, Any]:

@@ -19,9 +19,9 @@ from tvm_ext.schedules.recipes.pool2d import Pool2d
 from tvm_ext.schedules.recipes.reduction import Reduction
 from tvm_ext.schedules.recipes.softmax import Softmax
 
+from .convolutions import conv_group
 from .kernels import make_group, matched, run_kernel, scheduled
 from .recipes.convolution import test_conv2d_depthwise, test_conv2d_nchwc, test_conv2d_winograd, test_expand_depthwise
-from .recipes.convolution.test_conv2d_nchwc import conv_group
 from .recipes.test_attention import attention
 from .recipes.test_pool2d import pool_group
 

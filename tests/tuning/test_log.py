@@ -81,8 +81,8 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     log.append(record())
     log.verdict(verdict())
     lines = list(lines_of(log.path))
-    assert [line.found for line in lines[1:]] == [record(), verdict()]
-    header = lines[0].found
+    assert [line.entry for line in lines[1:]] == [record(), verdict()]
+    header = lines[0].entry
     assert isinstance(header, dict) and header["session"] == "s1" and header["machine"]["isa"] == "avx512"
     row = json.loads(lines[1].text)
     assert row["input"][0] == "llvm -mcpu=skylake-avx512 -num-cores=2" and row["tvm_version"].startswith("0.27")
@@ -161,7 +161,7 @@ def test_merge_keeps_every_line_once_in_order_of_time(tmp_path: Path) -> None:
     assert "4 of 5 records and 2 of 3 verdicts kept\nleft out: " in str(found)
     texts = (tmp_path / "out").read_text().splitlines()
     assert texts[0] == "# words" and texts[1] == header and texts[-1] == AUTOTVM[0]  # as they were, word for word
-    rows = [line.found for line in lines_of(tmp_path / "out") if isinstance(line.found, Record | Verdict)]
+    rows = [line.entry for line in lines_of(tmp_path / "out") if isinstance(line.entry, Record | Verdict)]
     assert [r.timestamp for r in rows] == [50.0, 1000.0, 2000.0, 3000.0, 9000.0, 1593458012.1]
 
 

@@ -125,7 +125,12 @@ class Race:
                     self.samples[name].append(tuple(answer["samples"]))
 
     def table(self, label: str, names: Sequence[str]) -> BenchmarkTable:
-        """What was found."""
+        """The table of all contenders, with warnings where the rounds scatter.
+
+        Args:
+            label: of the model.
+            names: of the rows, in order.
+        """
         machine = describe_machine()
         seen = self.ready.get(OURS, {}).get("details", {}).pop("machine", None)
         if seen:

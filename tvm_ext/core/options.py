@@ -289,7 +289,7 @@ class CompileOptions:
 
 
 #: Option -> how it is written on a command line.
-FLAGS: dict[str, Flag] = {one.name: one.metadata["flag"] for one in fields(CompileOptions)}
+FLAGS: dict[str, Flag] = {option.name: option.metadata["flag"] for option in fields(CompileOptions)}
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

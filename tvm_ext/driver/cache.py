@@ -74,13 +74,13 @@ def default_limit(environ: Mapping[str, str] = os.environ) -> int:
     Raises:
         OptionError: the variable is no whole number of 0 or more.
     """
-    given = environ.get("TVM_EXT_CACHE_BYTES")
-    if given is None:
+    text = environ.get("TVM_EXT_CACHE_BYTES")
+    if text is None:
         return DEFAULT_BYTES
-    if not given.strip().isdecimal():
+    if not text.strip().isdecimal():
         fix = "set it to a whole number of 0 or more, or unset it"
-        raise OptionError(f"TVM_EXT_CACHE_BYTES={given!r} is no number of bytes", fix=fix)
-    return int(given)
+        raise OptionError(f"TVM_EXT_CACHE_BYTES={text!r} is no number of bytes", fix=fix)
+    return int(text)
 
 
 class Cache:

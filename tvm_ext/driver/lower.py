@@ -367,15 +367,15 @@ def _symbolic(first: TensorSpec, other: TensorSpec, size: int, symbol: str) -> T
     return replace(first, shape=tuple(map(dim, first.sizes, other.sizes)))
 
 
-def _check_outputs(made: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:
+def _check_outputs(imported: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:
     """For this size of the batch too, the outputs are rows of those of a larger one.
 
     Raises:
         UnsupportedError: they are not.
     """
-    for found, wanted in zip(made.outputs, outputs, strict=True):
-        if found != wanted.at(batch):
-            wrong = f"{model}: output {found.name!r} is {found} for a batch of {batch}, not {wanted}"
+    for output, wanted in zip(imported.outputs, outputs, strict=True):
+        if output != wanted.at(batch):
+            wrong = f"{model}: output {output.name!r} is {output} for a batch of {batch}, not {wanted}"
             raise UnsupportedError(wrong, fix=fix)
 
 

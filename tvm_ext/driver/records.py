@@ -78,7 +78,7 @@ def place_of(record: Record, options: CompileOptions) -> str:
     row = record.to_row()
     for path in paths:
         for line in lines_of(path) if path.is_file() else ():
-            if isinstance(line.found, Record) and line.found.to_row() == row:
+            if isinstance(line.entry, Record) and line.entry.to_row() == row:
                 return f"{path}:{line.number}"
     return ""
 
@@ -93,9 +93,9 @@ def record_at(place: str) -> Record:
     if not (colon and path and number.isdecimal()):
         raise OptionError(f"record {place!r}: FILE:LINE is needed")
     line = next((line for line in lines_of(path) if line.number == int(number)), None)
-    if line is None or not isinstance(line.found, Record):
+    if line is None or not isinstance(line.entry, Record):
         raise OptionError(f"record {place!r}: that line is no record", fix="`tvm-ext log show` lists those of a log")
-    return line.found
+    return line.entry
 
 
 def schedules_of(options: CompileOptions) -> MetaScheduleDatabase | None:

@@ -123,7 +123,7 @@ def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) ->
     types = types_of_outputs(node, graph.opsets, {name: graph.type_of(name) for name in reads}, known)
     axes = {name: [a for a, d in enumerate(kind.tensor_type.shape.dim) if d.dim_param in sizes]
             for name, kind in types.items()}  # fmt: skip
-    return {name: found[0] for name, found in axes.items() if len(found) == 1}
+    return {name: places[0] for name, places in axes.items() if len(places) == 1}
 
 
 def _is_elementwise(node: onnx.NodeProto) -> bool:

@@ -80,8 +80,8 @@ class GraphImporter(ONNXGraphImporter):
         labels = node_labels(checked.graph.node)
         by_output = {tuple(node.output): label for node, label in zip(checked.graph.node, labels, strict=True)}
         self._labels = [by_output[tuple(node.output)] for node in checked.nodes]
-        made = {name for node in checked.nodes for name in node.output}
-        self._unread = made - {name for node in checked.nodes for name in reads_of(node)}
+        written = {name for node in checked.nodes for name in node.output}
+        self._unread = written - {name for node in checked.nodes for name in reads_of(node)}
         self._unread -= {output.name for output in checked.graph.output}
         self._top = self.label = ""  # of the node of the graph, and of what is converted in its place
         self.node = onnx.NodeProto()

@@ -149,10 +149,10 @@ def check_decided(node: onnx.NodeProto, is_known: Callable[[str], bool]) -> None
         Refusal: names the inputs.
     """
     inputs = of(node.op_type).shape_operands.items() if node.domain in ("", "ai.onnx") else ()
-    given = {node.input[i]: what for i, what in inputs if i < len(node.input) and node.input[i]}
-    unknown = [name for name in given if not is_known(name)]
+    deciding = {node.input[i]: what for i, what in inputs if i < len(node.input) and node.input[i]}
+    unknown = [name for name in deciding if not is_known(name)]
     if unknown:
-        listed = ", ".join(f"{name!r} ({given[name]})" for name in unknown)
+        listed = ", ".join(f"{name!r} ({deciding[name]})" for name in unknown)
         which = f"its input {listed} decides" if len(unknown) == 1 else f"its inputs {listed} decide"
         raise Refusal(f"{which} the shape of what it makes, and must be known when it is compiled", unknown=unknown)
 

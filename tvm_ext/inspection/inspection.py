@@ -235,7 +235,7 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
         if bound.symbol is not None and not chosen.specialize:
             wrong = f"a model of any batch {bound.symbol} becomes one program a size, and stages are of one program"
             raise UnsupportedError(wrong, fix=f"name a size: specialize={{{bound.symbol!r}: ({bound.sizes[-1]},)}}")
-        chosen = bound.at({one.name: one.high for one in bound.symbols} | bound.stated_sizes)
+        chosen = bound.at({symbol.name: symbol.high for symbol in bound.symbols} | bound.stated_sizes)
     begun = start(source, chosen, machine, clock, instruments, grows=grows)
     if grows:  # a program of numbers by itself, which others go on from, has no state of several sizes
         _keep_states_of_one_size(begun)

@@ -84,7 +84,7 @@ class Guard:
     message: str
 
     def runner(self, functions: Mapping[str, Function]) -> Callable[[Arrays, Arrays], None]:
-        """What runs it."""
+        """A function that copies the values if the condition holds, else raises a RunError."""
 
         def run(inputs: Arrays, outputs: Arrays) -> None:
             if bool(inputs[0].all()) is not self.holds:

@@ -83,7 +83,7 @@ class MetaScheduleRun:
         return TuneReport(self._name, session, str(self._folder), rows, seconds, stopped, ratio, worst, notes, failed)
 
     def _measure(self, clock: _Clock, budget: Budget, seed: int, measuring: Measuring) -> str:
-        """Why it stopped."""
+        """Tune the kernels; the reason why the session ended, for the report."""
         trials = budget.trials or 1 << 30
         try:
             with measuring() as measurer:

@@ -50,8 +50,8 @@ class Ratio:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.rounds} rounds)"
 
 
-def quantile_interval(count: int, quantile: float = 0.5, coverage: float = 0.95) -> tuple[int, int]:
-    """Places, in a sorted sample, between which the population's quantile lies with this probability.
+def quantile_interval(count: int, quantile: float = 0.5) -> tuple[int, int]:
+    """Places, in a sorted sample, between which the population's quantile lies with a probability of 95 %.
 
     The number of values below a quantile is binomial with its probability (W. J. Conover, "Practical Nonparametric
     Statistics", section 3.2). Small samples give their whole range.
@@ -62,7 +62,7 @@ def quantile_interval(count: int, quantile: float = 0.5, coverage: float = 0.95)
         tail, number = 0.0, -1
         for value in range(count):
             tail += math.comb(count, value) * probability**value * (1 - probability) ** (count - value)
-            if tail > (1 - coverage) / 2:
+            if tail > 0.025:
                 break
             number = value
         return max(number, 0)

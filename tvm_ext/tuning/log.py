@@ -158,7 +158,7 @@ def prune(path: str | os.PathLike[str], keep: int, output: str | os.PathLike[str
     with _kept_still(target):
         lines, problems = _read([source])
         wanted = _fastest(lines, keep) | {text for _, text in _latest(lines).values()}
-        sessions = {line.found.session for line in lines if isinstance(line.found, _OURS) and line.text in wanted}
+        sessions = {line.entry.session for line in lines if isinstance(line.entry, _OURS) and line.text in wanted}
         kept = [line for line in lines if line.text in wanted or _still_meant(line, sessions)]
         return _rewrite(lines, kept, problems, target)
 
@@ -198,7 +198,7 @@ def _fastest(lines: Sequence[Line], keep: int) -> set[str]:
     named = {(v.task, v.recipe, config_text(v.config)) for v in verdicts if v.config is not None}
     groups: dict[tuple[TaskKey, str, str], set[tuple[float, str]]] = {}
     wanted: set[str] = set()
-    for record, text in [(line.found, line.text) for line in lines if isinstance(line.found, Record)]:
+    for record, text in [(line.entry, line.text) for line in lines if isinstance(line.entry, Record)]:
         if not record.usable:
             continue
         groups.setdefault((record.task, record.recipe, _machine(record, text)), set()).add((record.cost, text))
@@ -209,7 +209,7 @@ def _fastest(lines: Sequence[Line], keep: int) -> set[str]:
 
 def _latest(lines: Sequence[Line]) -> dict[tuple[TaskKey, str, str], tuple[Verdict, str]]:
     """Task, machine and model -> their newest verdict, and its text."""
-    verdicts = [(line.found, line.text) for line in lines if isinstance(line.found, Verdict)]
+    verdicts = [(line.entry, line.text) for line in lines if isinstance(line.entry, Verdict)]
     verdicts.sort(key=lambda pair: pair[0].timestamp)
     return {(verdict.task, _machine(verdict, text), verdict.model): (verdict, text) for verdict, text in verdicts}
 
@@ -223,16 +223,16 @@ def _machine(entry: Record | Verdict, text: str) -> str:
 
 def _still_meant(line: Line, sessions: set[str]) -> bool:
     """Whether a comment is worth keeping: words are, and what a session said of itself while it has rows."""
-    if isinstance(line.found, _OURS):
+    if isinstance(line.entry, _OURS):
         return False
-    return line.found is None or line.found.get("kind") != "session" or line.found.get("session") in sessions
+    return line.entry is None or line.entry.get("kind") != "session" or line.entry.get("session") in sessions
 
 
 def _time(line: Line) -> float:
     """When a line was written; comments in words come first."""
-    if isinstance(line.found, _OURS):
-        return line.found.timestamp
-    time = line.found.get("time") if line.found is not None else None
+    if isinstance(line.entry, _OURS):
+        return line.entry.timestamp
+    time = line.entry.get("time") if line.entry is not None else None
     return float(time) if isinstance(time, int | float) else 0.0
 
 
@@ -243,7 +243,7 @@ def _rewrite(had: Sequence[Line], kept: Sequence[Line], problems: Sequence[str],
     write_whole(os.path.realpath(output), lambda stream: stream.write(data))
 
     def count(kind: type) -> tuple[int, int]:
-        before, after = (sum(isinstance(line.found, kind) for line in lines) for lines in (had, once))
+        before, after = (sum(isinstance(line.entry, kind) for line in lines) for lines in (had, once))
         return before, after
 
     return Rewritten(count(Record), count(Verdict), tuple(problems))

@@ -127,7 +127,7 @@ def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
             times = max(sum(not computed.isdisjoint(layer) for layer in layers), int(bool(stored & {*call.site.reads})))
         rest = (tuple(chain), behind, times, program.narrow)
         tensors += [Counterpart(call, written, *rest) for written in call.site.writes]
-        known = graph.made | graph.inputs
+        known = graph.written | graph.inputs
         if not all(any(held.value in known for held in written.held) for written in call.site.writes):
             hidden[order] = (*behind, order)
     return tensors
@@ -137,4 +137,4 @@ def wanted_values(compared: Sequence[Counterpart], graph: Graph) -> list[str]:
     """ONNX values to ask the reference for."""
     names = {held.value for counterpart in compared for held in counterpart.written.held}
     names.update(*(counterpart.wanted() for counterpart in compared))
-    return sorted(names & graph.made)
+    return sorted(names & graph.written)

@@ -84,7 +84,7 @@ class Graph:
         labels = node_labels(graph.node)
         self.nodes = dict(zip(labels, graph.node, strict=True))
         self._position = {label: at for at, label in enumerate(labels)}
-        self.made = {name for node in graph.node for name in node.output if name}
+        self.written = {name for node in graph.node for name in node.output if name}
         self.inputs = {value.name for value in graph.input}
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
 

@@ -64,7 +64,7 @@ def check_layers(
     judged = counterparts(program, graph)
     model_inputs = {**frozen_inputs(compiled), **feeds}
     outputs = [spec.name for spec in compiled.outputs]
-    names = [*wanted_values(judged, graph), *(name for name in outputs if name in graph.made)]
+    names = [*wanted_values(judged, graph), *(name for name in outputs if name in graph.written)]
     values, label = run_intermediates(model, model_inputs, list(dict.fromkeys(names)), compiled.threads)
     known = {**graph.constants, **model_inputs, **values}
     targets = {_key(counterpart): _targets(counterpart, {**model_inputs, **values}, known) for counterpart in judged}

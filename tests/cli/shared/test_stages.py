@@ -6,7 +6,6 @@ import onnx
 import pytest
 
 from tests.inspection import stage_models
-from tvm_ext.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -16,51 +15,39 @@ def path(tmp_path_factory):
     return str(made)
 
 
-@pytest.fixture
-def said(capsys):
-    """Runs a command line; its exit code, what it printed and what it complained of."""
-
-    def run(*argv):
-        code = main(argv)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
-def test_one_stage_is_printed_alone(said, path):
-    code, out, _ = said("compile", path, "--ir", "grouped")
+def test_one_stage_is_printed_alone(cli, path):
+    code, out, _ = cli("compile", path, "--ir", "grouped")
     assert code == 0 and out.startswith("# Stage 'grouped' of tiny.onnx") and "kernels" not in out.splitlines()[-1]
-    code, out, _ = said("compile", path, "--ir", "onnx", "--json")
+    code, out, _ = cli("compile", path, "--ir", "onnx", "--json")
     assert code == 0 and json.loads(out)["ir"].count("Gemm") == 1
 
 
-def test_stop_and_go_on(said, path, tmp_path):
+def test_stop_and_go_on(cli, path, tmp_path):
     stage, artifact = tmp_path / "stage.py", tmp_path / "model.so"
-    assert said("compile", path, "--to", "layout", "-o", str(stage))[:2] == (0, f"wrote {stage}\n")
-    code, out, _ = said("compile", "--from", str(stage), "-o", str(artifact), "--timing", "-v", "--only", "lower-rest")
+    assert cli("compile", path, "--to", "layout", "-o", str(stage))[:2] == (0, f"wrote {stage}\n")
+    code, out, _ = cli("compile", "--from", str(stage), "-o", str(artifact), "--timing", "-v", "--only", "lower-rest")
     assert code == 0 and "dense" in out and f"wrote {artifact}" in out and "#" * 30 in out
     assert "pass lower-rest: 1 fired" in out and "pass lift-weights:" not in out
     stage.write_text(stage.read_text().replace("@I.ir_module", "@I.ir_modul"))
-    code, out, err = said("compile", "--from", str(stage))
+    code, out, err = cli("compile", "--from", str(stage))
     assert code == 2 and out == "" and f"{stage}:" in err and "fix:" in err
 
 
 @pytest.mark.long
-def test_all_stages_and_the_page(said, path, tmp_path):
-    code, out, _ = said("compile", path, "--dump-dir", str(tmp_path / "stages"))
+def test_all_stages_and_the_page(cli, path, tmp_path):
+    code, out, _ = cli("compile", path, "--dump-dir", str(tmp_path / "stages"))
     assert code == 0 and [line.rpartition("/")[2] for line in out.splitlines()][::7] == ["01_onnx.txt", "08_asm.s"]
-    assert said("compile", path, "--html", str(tmp_path / "page.html"))[0] == 0
+    assert cli("compile", path, "--html", str(tmp_path / "page.html"))[0] == 0
     assert "Stage scheduled" in (tmp_path / "page.html").read_text()
-    code, _, err = said("compile", path, "--html", str(tmp_path))
+    code, _, err = cli("compile", path, "--html", str(tmp_path))
     assert code == 1 and "cannot be written" in err
 
 
-def test_passes_as_diffs(said, path):
-    code, out, _ = said("compile", path, "-vv", "--only", "group-operations", "--timing")
+def test_passes_as_diffs(cli, path):
+    code, out, _ = cli("compile", path, "-vv", "--only", "group-operations", "--timing")
     assert code == 0 and "--- before/main" in out and "+++ after/fused_matmul_add_relu_multiply" in out
     assert "pass 1 " not in out and "20 group-operations" in out
-    code, out, _ = said("compile", path, "-vv", "--only", "fold", "--json")
+    code, out, _ = cli("compile", path, "-vv", "--only", "fold", "--json")
     assert code == 2 and "no pass 'fold' ran" in json.loads(out)["error"]["message"]
 
 
@@ -80,15 +67,12 @@ def test_passes_as_diffs(said, path):
         (("--from", "y.py"), "there is no file 'y.py'"),
     ],
 )
-def test_what_does_not_go_together(said, flags, message):
-    code, out, err = said("compile", *flags)
+def test_what_does_not_go_together(cli, flags, message):
+    code, out, err = cli("compile", *flags)
     assert code == 2 and out == "" and message in err
 
 
-def test_help_says_that_stage_files_are_run(said):
-    code, out, _ = said("compile", "--help")
-    assert (
-        code == 0
-        and "--from runs the file it is given" in " ".join(out.split())
-        and "go on only" in " ".join(out.split())
-    )
+def test_help_says_that_stage_files_are_run(cli):
+    code, out, _ = cli("compile", "--help")
+    text = " ".join(out.split())
+    assert code == 0 and "--from runs the file it is given" in text and "go on only" in text

@@ -1,8 +1,8 @@
 """Sessions of models with free dimensions, against onnxruntime's: what is called, described and refused."""
 
 import pickle
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,23 +61,16 @@ def test_threads_run_through_the_switch(tmp_path: Path, monkeypatch: pytest.Monk
     onnx.save(affine(), tmp_path / "model.onnx")
     session = InferenceSession(str(tmp_path / "model.onnx"), threads=1)
     given = feed(6)
-    wanted, counts, errors = reference.run(None, given), [0] * 4, []
+    wanted, counts = reference.run(None, given), [0] * 4
 
     def call(index: int) -> None:
-        try:
-            while not session.wait_compiled(0) or counts[index] < 3:
-                agree(session.run(None, given), wanted)
-                counts[index] += 1
-        except BaseException as error:
-            errors.append(error)
+        while not session.wait_compiled(0) or counts[index] < 3:
+            agree(session.run(None, given), wanted)
+            counts[index] += 1
 
     agree(session.run(None, given), wanted)
-    threads = [threading.Thread(target=call, args=(index,)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(100)
-    assert not errors
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(call, range(4), timeout=100)] == [None] * 4
     agree(session.run(None, given), wanted)
     report = session.report()
     assert report.onnxruntime + report.compiled == sum(counts) + 2 and report.onnxruntime >= 2

@@ -5,6 +5,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -158,13 +159,10 @@ def test_a_model_that_always_fails_is_left_alone(make, compiler: Compiler) -> No
 def test_waiting_in_the_call_compiles_once_for_all_threads(make, compiler: Compiler) -> None:
     compiler.gate = threading.Event()
     programs = make("wait", after=1)
-    results: list[Any] = []
-    threads = [threading.Thread(target=lambda: results.append(programs.program_for(length(7)))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    compiler.gate.set()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(programs.program_for, length(7)) for _ in range(4)]
+        compiler.gate.set()
+    results: list[Any] = [call.result(30) for call in calls]
     assert len(set(results)) == 1 and results[0].shapes == length(7) and compiler.compiled == [7]
     compiler.refused = {8}
     assert [programs.program_for(length(8)) for _ in range(2)] == [None, None]

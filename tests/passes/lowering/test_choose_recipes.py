@@ -91,7 +91,7 @@ def test_a_recipe_that_needs_all_sizes_refuses_to_mix_others() -> None:
         "relax.nn.layer_norm", [(4, 8), (8,), (8,)], lambda *o: (yield relax.op.nn.layer_norm(*o, axes=[-1]))
     )
     mixed = matches(with_extents(norm, (4, size), (size,), (size,), (4, size)), machine)
-    assert not mixed.found and "layer_norm: relax.nn.layer_norm works over axis 1" in mixed.reasons[0]
-    assert matches(with_extents(norm, (size, 8), (8,), (8,), (size, 8)), machine).found
+    assert not mixed.taken and "layer_norm: relax.nn.layer_norm works over axis 1" in mixed.reasons[0]
+    assert matches(with_extents(norm, (size, 8), (8,), (8,), (size, 8)), machine).taken
     mean = make_group("relax.mean", [(4, 8)], lambda x: (yield relax.op.mean(x, axis=[1])))
-    assert matches(with_extents(mean, (4, size), (4,)), machine).found
+    assert matches(with_extents(mean, (4, size), (4,)), machine).taken

@@ -6,8 +6,8 @@ import pytest
 from tvm import relax
 
 from tests.schedules.any_size import symbols, with_extents
+from tests.schedules.convolutions import conv_group
 from tests.schedules.kernels import make_group
-from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.plan import Plan

@@ -12,10 +12,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tests.passes.tir.sized import Built, Shape, Sized, assert_agrees, computed, physical, planned
-from tests.schedules.convolutions import transposed_reference
+from tests.schedules.convolutions import conv_group, transposed_reference
+from tests.schedules.convolutions import reference as convolution
 from tests.schedules.kernels import make_group
-from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group
-from tests.schedules.recipes.convolution.test_conv2d_nchwc import reference as convolution
 from tests.schedules.recipes.test_attention import attention as attention_group
 from tests.schedules.recipes.test_attention import reference as attention_reference
 from tests.schedules.recipes.test_dense import dense_group

@@ -13,10 +13,10 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.s_tir import Schedule
 
+from tests.schedules.convolutions import conv_group
 from tests.schedules.kernels import make_group, matched, scheduled
 from tests.schedules.narrow import BF16, TYPES, narrow_group
 from tests.schedules.narrow import _tensor as tensor
-from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine

@@ -7,8 +7,8 @@ import pytest
 import tvm
 from tvm import tirx
 
+from tests.schedules.convolutions import conv_group, reference
 from tests.schedules.kernels import matched
-from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group, reference
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.passes.tir import rows_of_padding

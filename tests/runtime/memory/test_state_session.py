@@ -4,9 +4,9 @@ import gc
 import itertools
 import pickle
 import sys
-import threading
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -201,11 +201,8 @@ def test_rows_of_a_state_that_are_no_whole_batch() -> None:
 
 def test_several_threads_take_turns(lstm: CompiledModel) -> None:
     session, alone, x = lstm.session(), lstm.session(), random(1, 2, 12)
-    threads = [threading.Thread(target=lambda: [session.step({"x": x}) for _ in range(50)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        assert len([*pool.map(session.step, [{"x": x}] * 200)]) == 200
     for _ in range(200):
         alone.step({"x": x})
     assert all(np.array_equal(session.state[name], alone.state[name]) for name in ("h", "c"))
@@ -294,10 +291,9 @@ def test_later_steps_look_at_what_is_fed_alone(cache: CompiledModel, monkeypatch
     del x
     gc.collect()
     assert alive() is None, "a session holds none of its caller's arrays"
-    results, last = list[Any](), {"x": random(HEADS, 1, WIDTH, seed=9), "at": position("ScatterND", 4)}
-    thread = threading.Thread(target=lambda: results.append(session.step(last)))
-    thread.start()
-    thread.join()
+    last = {"x": random(HEADS, 1, WIDTH, seed=9), "at": position("ScatterND", 4)}
+    with ThreadPoolExecutor(1) as pool:
+        results = [pool.submit(session.step, last).result()]
     y, past = expected(last["x"], 4, past)
     assert np.allclose(results[0]["y"], y, atol=1e-5) and np.allclose(session.state["past"], past, atol=1e-5)
     memory = weakref.ref(next(iter(session._states.values())).read)

@@ -15,9 +15,8 @@ from tvm_ext.schedules.blocked.kernel import Problem, TapRows, Units, shares_pix
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 from tvm_ext.schedules.steps.window import Window
 
-from ..convolutions import check_against, grouped_reference
+from ..convolutions import check_against, conv_group, grouped_reference
 from ..kernels import matched, scheduled
-from ..recipes.convolution.test_conv2d_nchwc import conv_group
 
 #: A 1x1 convolution of 64 channels on 24x160 pixels: 16 KB of weights, 983 KB of pixels.
 LARGE_IMAGE = Problem(1, 64, 24 * 160, 160, 4, (1, 1), 16, 16)

@@ -13,7 +13,7 @@ from tvm_ext.schedules.blocked.kernel import registers_used
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
 
 from ..any_size import AnySize, each_size, symbols, with_extents
-from ..kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
+from ..kernels import ROUNDOFF, drawn_points, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = BatchMatmul()
 Shape = tuple[int, ...]
@@ -101,10 +101,8 @@ def test_columns_that_are_clamped_leave_a_register_free(n: int) -> None:
 
 def test_points_of_the_space_agree(rng: np.random.Generator) -> None:
     machine, group = Machine.detect(None, 2), product((2, 11, 64), (2, 64, 40))
-    match = matched(RECIPE, group, machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=5, replace=False):
-        check(group, machine, rng, config={**points[i], "threads": 2})
+    for config in drawn_points(RECIPE, group, machine, rng, 5):
+        check(group, machine, rng, config={**config, "threads": 2})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.blocked import kernel as blocked
 from tvm_ext.schedules.recipes.dense import Dense
 
-from ..kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
+from ..kernels import ROUNDOFF, drawn_points, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = Dense()
 
@@ -53,10 +53,8 @@ def test_residual(n: int, machine: Machine, rng: np.random.Generator) -> None:
 
 def test_points_of_the_space_agree(rng: np.random.Generator) -> None:
     machine = Machine.detect(None, 2)
-    match = matched(RECIPE, dense_group((11, 64), 40), machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=5, replace=False):
-        check((11, 64), 40, machine, rng, config={**points[i], "threads": 2})
+    for config in drawn_points(RECIPE, dense_group((11, 64), 40), machine, rng, 5):
+        check((11, 64), 40, machine, rng, config={**config, "threads": 2})
 
 
 def test_few_rows_stream_the_weights_once() -> None:

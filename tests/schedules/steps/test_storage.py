@@ -34,9 +34,9 @@ from tvm_ext.schedules.recipes.strided_slice import StridedSlice
 from tvm_ext.schedules.recipes.take import Take
 
 from ..convolutions import grouped_reference, transposed_reference
+from ..convolutions import reference as convolution
 from ..kernels import ROUNDOFF, make_group, matched, scheduled
 from ..narrow import run_narrow
-from ..recipes.convolution.test_conv2d_nchwc import reference as convolution
 from ..recipes.test_attention import reference as attention
 from ..stored import BF16, STORAGES, Storage, stored_group
 

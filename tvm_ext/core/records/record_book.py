@@ -137,12 +137,12 @@ class RecordBook:
                 digest.update(line.text.encode(errors="replace") + b"\n")
                 if line.problem:
                     book.problems.append(Problem(str(path), line.number, line.problem))
-                elif isinstance(line.found, Record):
-                    book.records.append(line.found)
-                elif isinstance(line.found, Verdict):
-                    book.verdicts.append(line.found)
-                elif line.found is not None:
-                    book.comments.append(line.found)
+                elif isinstance(line.entry, Record):
+                    book.records.append(line.entry)
+                elif isinstance(line.entry, Verdict):
+                    book.verdicts.append(line.entry)
+                elif line.entry is not None:
+                    book.comments.append(line.entry)
         nothing = not (book.records or book.verdicts)
         return cls(book.records, book.verdicts, book.problems, "" if nothing else digest.hexdigest(), book.comments)
 
@@ -268,13 +268,13 @@ class Line:
     """A line of a log.
 
     Attributes:
-        found: see :func:`read_line`; None if there is a problem.
+        entry: see :func:`read_line`; None if there is a problem.
         problem: why it is left out; "" if it is not.
     """
 
     number: int
     text: str
-    found: Record | Verdict | Mapping[str, Any] | None = None
+    entry: Record | Verdict | Mapping[str, Any] | None = None
     problem: str = ""
 
 

@@ -33,7 +33,7 @@ class FrozenInput:
 
     @classmethod
     def of(cls, name: str, value: np.ndarray) -> FrozenInput:
-        """From an array."""
+        """The frozen value of an array: its bytes, dtype and shape."""
         import numpy as np
 
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()

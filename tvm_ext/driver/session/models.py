@@ -70,7 +70,7 @@ class FixedModel:
         return [outputs[name] for name in names]
 
     def compile_for(self, shapes: Mapping[str, Sequence[int]]) -> CompiledModel:
-        """The program."""
+        """The one program that there is, whatever the shapes."""
         return self.program
 
     def wait_compiled(self, timeout: float | None) -> bool:
@@ -86,7 +86,7 @@ class FixedModel:
         return ModelMeta.of_artifact(model) if self._outline is None else ModelMeta.of(self._outline, model["sha256"])
 
     def report(self) -> SessionReport:
-        """The calls."""
+        """The calls as one row: all were compiled."""
         fixed = tuple(sorted(self._fixed.items()))
         row = ShapesRow((), 0, self._called, COMPILED, symbols=self._bounds.symbols, fixed=fixed)
         return SessionReport(self.program.metadata.model["name"], (row,))

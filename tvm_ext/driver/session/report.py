@@ -90,7 +90,7 @@ class SessionReport(Plain):
         return "\n".join([head, self.table().text(), *([more] if self.forgotten[0] else [])])
 
     def _repr_html_(self) -> Markup:
-        """For notebooks."""
+        """The table as HTML, which notebooks show."""
         return self.table().html()
 
 

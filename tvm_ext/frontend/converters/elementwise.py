@@ -259,10 +259,10 @@ def _integer_power(x: Any, y: Any) -> Any:
     return kernel(lambda a, b: broadcast(value, a, b), x, y, name="power")
 
 
-def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
+def _reciprocal(base: Any, exponent: Any, unit: Any) -> Any:
     """1 / base^-exponent, cut off: only 1 and -1 give anything but 0."""
     even = tirx.bitwise_and(exponent, 1) == 0
-    return tirx.Select(base == one, one, tirx.Select(base == -one, tirx.Select(even, one, -one), one - one))
+    return tirx.Select(base == unit, unit, tirx.Select(base == -unit, tirx.Select(even, unit, -unit), unit - unit))
 
 
 converts("Max")(_folded(relax.op.maximum))

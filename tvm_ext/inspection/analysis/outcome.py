@@ -51,7 +51,7 @@ def outcome(surveyed: Survey, source: Source, options: CompileOptions) -> Outcom
     """Run the passes.
 
     Args:
-        found: a model; it is imported again if a node of it was refused, for the fallback to take.
+        surveyed: a model; it is imported again if a node of it was refused, for the fallback to take.
         source: the same.
         options: of the compile; shapes are those of the survey.
 

@@ -58,11 +58,11 @@ class ChooseRecipes(Pass):
 class Matches:
     """Recipes that take a group, with what they read of it; and why each other one refused, which others add to."""
 
-    found: tuple[tuple[Recipe, Match], ...]
+    taken: tuple[tuple[Recipe, Match], ...]
     reasons: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[tuple[Recipe, Match]]:
-        return iter(self.found)
+        return iter(self.taken)
 
 
 def allowed_matches(group: Group, ctx: CompileContext) -> Matches:

@@ -242,8 +242,8 @@ def _operands(value: Any) -> list[Any]:
         return []
     if op_name(value) == "relax.call_tir":
         return list(value.args[1].fields)
-    operands = [one for operand in value.args[:] for one in getattr(operand, "fields", [operand])]
-    return [one for one in operands if isinstance(one, relax.Var | GenericConst)]
+    operands = [tensor for operand in value.args[:] for tensor in getattr(operand, "fields", [operand])]
+    return [tensor for tensor in operands if isinstance(tensor, relax.Var | GenericConst)]
 
 
 def annotated(alignment: Alignment, modules: Sequence[IRModule]) -> IRModule:
@@ -282,10 +282,10 @@ def by_callee(sites: Sequence[Site]) -> dict[str, Site]:
     return first
 
 
-def _equal(one: Sequence[Extents], other: Sequence[Extents]) -> bool:
+def _equal(first: Sequence[Extents], other: Sequence[Extents]) -> bool:
     return all(
         len(a) == len(b) and all(tvm_ffi.structural_equal(_expr(x), _expr(y)) for x, y in zip(a, b, strict=True))
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(first, other, strict=True)
     )
 
 
@@ -317,7 +317,7 @@ def _varying(functions: Sequence[relax.Function]) -> str:
 
 
 def _plain_operands(call: Any) -> list[Any]:
-    return [one for operand in call.args for one in getattr(operand, "fields", [operand])]
+    return [part for operand in call.args for part in getattr(operand, "fields", [operand])]
 
 
 def is_view(solver: Solver, before: Extents, after: Extents, held: Sequence[int], shown: Sequence[int]) -> bool:

@@ -180,8 +180,8 @@ def _with_offsets(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
     body = tvm_ffi.structural_map(function.body, [
         (TensorLoad, lambda load: tirx.BufferLoad(load.source, [offset(index) for index in load.indices])),
-        (tirx.BufferStore, lambda one: tirx.BufferStore(one.buffer, one.value, [offset(i) for i in one.indices])),
-        (Range, lambda one: Range.from_min_extent(offset(one.min), one.extent)),
+        (tirx.BufferStore, lambda old: tirx.BufferStore(old.buffer, old.value, [offset(i) for i in old.indices])),
+        (Range, lambda old: Range.from_min_extent(offset(old.min), old.extent)),
     ])  # fmt: skip
     return function.with_body(body)
 
@@ -229,7 +229,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
     names: tuple[str, ...] = ()
     info = getattr(kind, "__tvm_ffi_type_info__", None)
     while info is not None:
-        names = (*(one.name for one in info.fields if one.name not in _IDLE), *names)
+        names = (*(attribute.name for attribute in info.fields if attribute.name not in _IDLE), *names)
         info = info.parent_type_info
     return names
 
@@ -264,9 +264,9 @@ def _check_variables(first: Sequence[Any], other: Sequence[Any]) -> None:
     """
     there: dict[Any, Any] = {}
     back: dict[Any, Any] = {}
-    for one, two in zip(first, other, strict=True):
-        if not there.setdefault(one, two).same_as(two) or not back.setdefault(two, one).same_as(one):
-            raise NotAlike(f"{one.name} in one, {two.name} in the other")
+    for own, two in zip(first, other, strict=True):
+        if not there.setdefault(own, two).same_as(two) or not back.setdefault(two, own).same_as(own):
+            raise NotAlike(f"{own.name} in one, {two.name} in the other")
 
 
 def _expression(row: Sequence[_Node], solver: Solver, near: Sequence[Any]) -> Any:
@@ -374,7 +374,7 @@ def _addressed(nodes: Sequence[_Node]) -> tuple[set[Any], set[Any]]:
     """Buffers of which a kernel takes the memory, or a view, and those of which it takes elements."""
     uses = Counter(_variables(nodes))
     addressed, by_element = set(), set()
-    for node in (one.node for one in nodes):
+    for node in (place.node for place in nodes):
         if isinstance(node, TensorLoad | TensorRegion | tirx.BufferStore):
             buffer = node.buffer if isinstance(node, tirx.BufferStore) else node.source
             uses[buffer] -= 1

@@ -71,8 +71,8 @@ def _steps(array: np.ndarray) -> Pattern | None:
     first = int(array.flat[0])
     nexts = [array[(0,) * axis + (1,) + (0,) * (array.ndim - axis - 1)] if array.shape[axis] > 1 else first
              for axis in range(array.ndim)]  # fmt: skip
-    found = Pattern(("steps", tuple(int(after) - first for after in nexts)), (first,))
-    return found if np.array_equal(found.array(array.shape, str(array.dtype)), array) else None
+    pattern = Pattern(("steps", tuple(int(after) - first for after in nexts)), (first,))
+    return pattern if np.array_equal(pattern.array(array.shape, str(array.dtype)), array) else None
 
 
 def _diagonals(array: np.ndarray) -> Pattern | None:
@@ -85,14 +85,14 @@ def _diagonals(array: np.ndarray) -> Pattern | None:
     if len(ends) >= _MOST_RUNS:
         return None
     values = tuple(profile[[*ends, -1]].tolist())
-    found = Pattern(("diagonals", values), tuple(int(end) - len(matrix) + 1 for end in ends))
-    return found if np.array_equal(found.array(array.shape, str(array.dtype)), array) else None
+    pattern = Pattern(("diagonals", values), tuple(int(end) - len(matrix) + 1 for end in ends))
+    return pattern if np.array_equal(pattern.array(array.shape, str(array.dtype)), array) else None
 
 
 def patterns_of(arrays: Sequence[np.ndarray]) -> list[Pattern] | None:
     """The rule of each array, where all follow one of a kind; None if they do not."""
     patterns = [pattern_of(array) for array in arrays]
     first = patterns[0]
-    if first is None or any(one is None or one.kind != first.kind for one in patterns):
+    if first is None or any(rule is None or rule.kind != first.kind for rule in patterns):
         return None
-    return [one for one in patterns if one is not None]
+    return [rule for rule in patterns if rule is not None]

@@ -119,7 +119,7 @@ class ShareLayouts(Pass):
         self._stored = stored
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        wishes = sorted(self._wishes(mod, ctx), key=lambda one: one.gain / one.nbytes, reverse=True)
+        wishes = sorted(self._wishes(mod, ctx), key=lambda wish: wish.gain / wish.nbytes, reverse=True)
         out, fired, skipped, spare = IRModule(dict(mod.functions_items()), attrs=mod.attrs), [], [], self._stored.spare
         for wish in wishes:
             if wish.shared is None or wish.stays or (wish.pays and wish.nbytes <= spare):
@@ -154,12 +154,9 @@ class ShareLayouts(Pass):
 
     def _shared(self, plan: Plan, sites: Sequence[Call], ctx: CompileContext) -> Plan | None:
         """The plan of least cost for the same group, near a default, that adds nothing; None if there is none."""
-        plans = [
-            one
-            for recipe, match in allowed_matches(plan.match.group, ctx)
-            for one in _Choices(recipe, match, ctx.machine).plans(sites[0], lambda one: not self._added(one, sites))
-        ]
-        return min(plans, key=lambda one: one.cost, default=None)
+        choices = [_Choices(*pair, ctx.machine) for pair in allowed_matches(plan.match.group, ctx)]
+        plans = [p for choice in choices for p in choice.plans(sites[0], lambda near: not self._added(near, sites))]
+        return min(plans, key=lambda near: near.cost, default=None)
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,13 @@ class PromptCache:
 
     def likeliest(self, text: Sequence[int], count: int) -> list[int]:
         """So many tokens that greedily follow a text; fewer where the cache is full, none where the text is longer."""
-        made: list[int] = []
+        tokens: list[int] = []
         with self.lock:
             new = self.read(text) if len(text) <= self.sizes.capacity else []
-            while len(made) < count and len(text) + len(made) <= self.sizes.capacity:
+            while len(tokens) < count and len(text) + len(tokens) <= self.sizes.capacity:
                 new = [int(self.step(new)[-1].argmax())]
-                made += new
-        return made
+                tokens += new
+        return tokens
 
     def step(self, new: Sequence[int]) -> np.ndarray:
         """Compute the rows of tokens behind those that there are.
@@ -159,11 +159,11 @@ def _tokens(
                 if speculate and len(new) + speculate <= sizes.steps:
                     draft = following(text, min(speculate, left - 1))
                 logits = cache.step([*new, *draft])
-                made = sampling.accepted(logits[len(logits) - len(draft) - 1 :], draft, rng)
-                text += made
+                accepted = sampling.accepted(logits[len(logits) - len(draft) - 1 :], draft, rng)
+                text += accepted
                 cache.keep(len(text) - 1)
-            left = 0 if made[-1] in sampling.stop else left - len(made)
-            yield from made
+            left = 0 if accepted[-1] in sampling.stop else left - len(accepted)
+            yield from accepted
     finally:
         if own:
             cache.close()

@@ -91,7 +91,7 @@ class Several:
             raise OptionError(f"{_name(compiled)}: {wrong}", fix=f"dims={{'T': (1, 256), 'R': (1, {sequences})}}")
         fixed = (dict(program.fixed) for program in compiled.metadata.programs if not program.symbols)
         names = [str(shapes[name][0]) for name in (TOKENS, ROWS)]
-        programs = sorted((one[names[0]], one[names[1]]) for one in fixed if {*names} <= one.keys())
+        programs = sorted((sizes[names[0]], sizes[names[1]]) for sizes in fixed if {*names} <= sizes.keys())
         pages, page = shapes[""][:2]
         return cls(tokens, rows, sequences, pages, page, each, shapes[LOGITS][-1], tuple(programs))
 

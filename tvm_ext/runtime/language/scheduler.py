@@ -170,11 +170,11 @@ class Scheduler:
             except BaseException:
                 self._start_anew()
                 raise
-            made, place = list[tuple[Request, int]](), 0
+            tokens, place = list[tuple[Request, int]](), 0
             for part in parts:
                 behind = logits[place : (place := place + part.behind)]
-                made += ((part.request, token) for token in self._taken(part, behind))
-            return made
+                tokens += ((part.request, token) for token in self._taken(part, behind))
+            return tokens
 
     def __iter__(self) -> Iterator[tuple[Request, int]]:
         """Steps, as long as there are texts: each token with its text."""
@@ -291,24 +291,24 @@ class Scheduler:
 
     def _taken(self, part: _Part, logits: np.ndarray) -> list[int]:
         """The tokens of a text that a step made, of the logits of its part; none, and an error, of no finite ones."""
-        request, made, before = part.request, list[int](), part.request.rows
+        request, tokens, before = part.request, list[int](), part.request.rows
         if not part.behind:
             request.rows += len(part.new)
         else:
             try:
-                made = request.sampling.accepted(logits, part.new[len(part.new) - part.behind + 1 :], request.rng)
+                tokens = request.sampling.accepted(logits, part.new[len(part.new) - part.behind + 1 :], request.rng)
             except RunError as error:
                 request.error = error
                 self._finish(request, "error")
                 return []
-            request.tokens += made
-            request.text += made
+            request.tokens += tokens
+            request.text += tokens
             request.rows = len(request.text) - 1
         if request.rows // self.sizes.page > before // self.sizes.page:
             self._pool.publish(request.text[: request.rows], request.pages)
-        if made and (made[-1] in request.sampling.stop or len(request.tokens) == request.most):
-            self._finish(request, "stop" if made[-1] in request.sampling.stop else "length")
-        return made
+        if tokens and (tokens[-1] in request.sampling.stop or len(request.tokens) == request.most):
+            self._finish(request, "stop" if tokens[-1] in request.sampling.stop else "length")
+        return tokens
 
 
 @dataclass(frozen=True)

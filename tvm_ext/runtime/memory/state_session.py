@@ -79,7 +79,7 @@ class _Growing:
 
     @property
     def read(self) -> np.ndarray:
-        """The state."""
+        """The state as the next step takes it: a view of its memory, `size` long along the axis."""
         return self.write[self._part(0, self.size)]
 
     def _part(self, start: int, stop: int) -> tuple[slice, ...]:

@@ -69,16 +69,16 @@ def turn_seconds() -> float:
     return yield_seconds() if hasattr(os, "sched_yield") else 4e-7
 
 
-def wake_seconds(wakes: int = 8, asleep: float = 2e-4) -> float:
-    """Seconds from waking a thread that slept `asleep` seconds until it runs: the least of some, half a round trip."""
+def wake_seconds() -> float:
+    """Seconds from waking a thread that slept 0.2 ms until it runs: the least of eight, half a round trip."""
     (here, to_thread), (from_thread, there) = os.pipe(), os.pipe()
     # the thread reads `here`, its answers are read from `from_thread`
     thread = threading.Thread(target=_echo, args=(here, there), daemon=True)
     thread.start()
     seconds = []
     try:
-        for _ in range(wakes):
-            time.sleep(asleep)
+        for _ in range(8):
+            time.sleep(2e-4)
             start = time.perf_counter()
             os.write(to_thread, b"x")
             os.read(from_thread, 1)

@@ -23,7 +23,7 @@ class Scratch:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def cleanup(self) -> None:
-        """Remove it."""
+        """Release the lock and remove the folder."""
         self._lock.close()
         self._folder.cleanup()
 

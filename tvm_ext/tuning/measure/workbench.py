@@ -43,7 +43,7 @@ class _Task:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the results."""
+        """Dtypes of the arguments that the program writes."""
         return tuple(argument.dtype for argument in self.program.arguments if argument.written)
 
 

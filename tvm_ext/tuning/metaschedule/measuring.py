@@ -75,7 +75,7 @@ class Finished(PyRunnerFuture):
         return True
 
     def result(self) -> RunnerResult:
-        """The result."""
+        """What the runner measured."""
         return self._result
 
 

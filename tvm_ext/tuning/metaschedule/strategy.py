@@ -57,11 +57,11 @@ class NewCandidates(PySearchStrategy):
         self._inner._initialize_with_tune_context(context)
 
     def pre_tuning(self, *args: Any) -> None:
-        """Begin."""
+        """Start the evolutionary search on the design spaces of a task."""
         self._inner.pre_tuning(*args)
 
     def post_tuning(self) -> None:
-        """End."""
+        """Free what the evolutionary search holds of the task."""
         self._inner.post_tuning()
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
@@ -78,7 +78,7 @@ class NewCandidates(PySearchStrategy):
         return self._recorder.pick(self._task, self._stored, new)
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Any]) -> None:
-        """Count them."""
+        """Tell the evolutionary search of measured candidates, which its next batch descends from."""
         self._inner.notify_runner_results(candidates, results)
 
     def clone(self) -> Any:

@@ -63,10 +63,10 @@ class ConfigEntity:
     reduce_axis = axis
 
     def multi_filter(self, filter: Callable[[ConfigEntity], object]) -> None:
-        """Known already."""
+        """Nothing: the configuration has passed the filters of its space."""
 
     def add_flop(self, flop: float) -> None:
-        """Counted already."""
+        """Nothing: the space has the number of operations."""
 
     def raise_error(self, message: str) -> None:
         """Refuse the configuration.

@@ -23,11 +23,10 @@ from tvm_ext.schedules.recipes.convolution.conv2d_transpose import Conv2dTranspo
 from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 
 from ...any_size import AnySize, each_size, symbols, with_extents
-from ...convolutions import grouped_reference, transposed_reference
+from ...convolutions import conv_group, grouped_reference, transposed_reference
 from ...kernels import ROUNDOFF, matched, random
 from ...narrow import TYPES, assert_exact, needs
 from .test_conv2d_dot import Case, make, offered_to
-from .test_conv2d_nchwc import conv_group
 
 #: recipe, data, weight, attributes
 CASES: dict[str, tuple[Any, Any, Any, Any]] = {

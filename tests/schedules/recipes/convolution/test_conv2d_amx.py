@@ -12,8 +12,8 @@ from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 
 from ....emulation.execution import HOST, MACHINE
 from ...amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, conv_group, points, run_tiles, run_twin
+from ...convolutions import reference
 from ...kernels import matched
-from .test_conv2d_nchwc import reference
 
 #: x, w, strides, padding, dilation
 CASES: dict[str, Any] = {
@@ -278,6 +278,6 @@ def test_what_it_does_not_take() -> None:
     assert "groups=2" in reason(grouped)
     around_7 = conv_group((1, 8, 6, 6), (8, 8, 3, 3), ("uint8", "uint8"), 0, weight_zero=7)
     assert "zero point 7 of uint8 weights" in reason(around_7)
-    from .test_conv2d_nchwc import conv_group as of_float32
+    from ...convolutions import conv_group as of_float32
 
     assert "float32 by float32" in reason(of_float32((1, 8, 6, 6), (8, 8, 3, 3)))

@@ -12,9 +12,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 
-from ...convolutions import check_against, grouped_reference
+from ...convolutions import check_against, conv_group, grouped_reference
 from ...kernels import make_group, matched, random, run_kernel
-from .test_conv2d_nchwc import conv_group
 
 RECIPE = Conv2dDepthwise()
 

@@ -13,9 +13,9 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.dots import image as dot_image
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 
+from ...convolutions import reference
 from ...kernels import ROUNDOFF, make_group
 from ...narrow import BF16, DATA_SCALE, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow
-from .test_conv2d_nchwc import reference
 
 MACHINE = Machine.detect()
 RECIPE, TWIN = Conv2dDot(), Conv2dDot(plain=True)

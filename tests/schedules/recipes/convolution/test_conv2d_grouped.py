@@ -14,9 +14,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped, GroupedWeight
 
-from ...convolutions import check_against, grouped_reference
-from ...kernels import matched
-from .test_conv2d_nchwc import conv_group
+from ...convolutions import check_against, conv_group, grouped_reference
+from ...kernels import drawn_points, matched
 
 RECIPE = Conv2dGrouped()
 
@@ -33,13 +32,18 @@ CASES = {
 }
 
 
-def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+def problem(case: str, residual: bool = False) -> tuple[Any, Any, int]:
+    """The group, the convolution in float64, and the products of one of its sums."""
     shape, outputs, groups, kernel, strides, padding, dilation = CASES[case]
     w_shape = (outputs, shape[1] // groups, *kernel)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
     group = conv_group(shape, w_shape, residual=residual, **attrs)
-    exact = functools.partial(grouped_reference, **attrs)
-    check_against(exact, math.prod(w_shape[1:]), RECIPE, group, machine, rng, config)
+    return group, functools.partial(grouped_reference, **attrs), math.prod(w_shape[1:])
+
+
+def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+    group, exact, terms = problem(case, residual)
+    check_against(exact, terms, RECIPE, group, machine, rng, config)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -55,15 +59,8 @@ def test_residual(machine: Machine, rng: np.random.Generator) -> None:
 def test_points_of_the_space_agree(case: str, rng: np.random.Generator) -> None:
     """Tiles that do not divide, pixels in parts, the reduction in chunks, more threads than units."""
     machine = Machine.detect(None, 3)
-    shape, outputs, groups, kernel, strides, padding, dilation = CASES[case]
-    group = conv_group(
-        shape, (outputs, shape[1] // groups, *kernel),
-        strides=strides, padding=padding, dilation=dilation, groups=groups,
-    )  # fmt: skip
-    match = matched(RECIPE, group, machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=4, replace=False):
-        check(case, machine, rng, config={**points[i], "threads": 3})
+    for config in drawn_points(RECIPE, problem(case)[0], machine, rng, 4):
+        check(case, machine, rng, config={**config, "threads": 3})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Direct convolution against float64, on several instruction sets."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,43 +14,10 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.blocked import kernel as blocked
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 
-from ...kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
+from ...convolutions import check_against, conv_group, reference
+from ...kernels import ROUNDOFF, drawn_points, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = Conv2dNCHWc()
-
-
-def conv_group(
-    x: tuple[int, ...], w: tuple[int, ...], *, residual: bool = False, relu: bool = True,
-    operator: Any = relax.op.nn.conv2d, **attrs: Any,
-) -> Any:  # fmt: skip
-    """operator(x, w) + bias, + residual, relu."""
-    probe = relax.BlockBuilder().normalize(
-        operator(
-            relax.Var("x", relax.TensorType(x, "float32")), relax.Var("w", relax.TensorType(w, "float32")), **attrs
-        )
-    )
-    out = tuple(int(d) for d in probe.ty.shape)
-
-    def body(x: Any, w: Any, b: Any, *r: Any) -> Any:
-        y = yield operator(x, w, **attrs)
-        y = yield relax.op.add(y, b)
-        if r:
-            y = yield relax.op.add(r[0], y)
-        if relu:
-            yield relax.op.nn.relu(y)
-
-    shapes = [x, w, (1, out[1], 1, 1), *([out] if residual else [])]
-    return make_group(probe.op.name, shapes, body, constants=(1, 2))
-
-
-def reference(x: np.ndarray, w: np.ndarray, strides: Any, padding: Any, dilation: Any) -> np.ndarray:
-    """Direct convolution in float64."""
-    top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
-    x = np.pad(x.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right)))
-    kh, kw = ((k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(2, 3))
-    view = view[:, :, :: strides[0], :: strides[1], :: dilation[0], :: dilation[1]]
-    return np.einsum("ncyxhw,ochw->noyx", view, w.astype("float64"), optimize=True)
 
 
 CASES = {
@@ -67,20 +35,18 @@ CASES = {
 }
 
 
-def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+def group_of(case: str, residual: bool = False) -> Any:
     x_shape, w_shape, strides, padding, dilation = CASES[case]
-    attrs = {"strides": strides, "padding": padding, "dilation": dilation}
-    group = conv_group(x_shape, w_shape, residual=residual, **attrs)
-    x, w, b = random(rng, *x_shape), random(rng, *w_shape), random(rng, 1, w_shape[0], 1, 1)
-    r = [random(rng, *group.shape)] if residual else []
-    blocked_input = x_shape[1] > 4
-    offered = [Layout.blocked(4, machine.lanes) if blocked_input else Layout.plain(4)]
+    return conv_group(x_shape, w_shape, residual=residual, strides=strides, padding=padding, dilation=dilation)
+
+
+def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+    x_shape, w_shape, *attrs = CASES[case]
+    group = group_of(case, residual)
+    offered = [Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else Layout.plain(4)]
     offered += [Layout.plain(len(p.shape)) for p in group.params[1:]]
-    got = run_kernel(RECIPE, group, [x, w, b, *r], machine, config, offered)
-    exact = reference(x, w, strides, padding, dilation) + b + sum(r)
-    magnitude = reference(abs(x), abs(w), strides, padding, dilation) + abs(b) + sum(abs(q) for q in r)
-    bound = (np.prod(w_shape[1:]) + 4) * ROUNDOFF * magnitude
-    assert np.all(np.abs(got - np.maximum(exact, 0)) <= bound)
+    terms = math.prod(w_shape[1:])
+    check_against(lambda x, w: reference(x, w, *attrs), terms, RECIPE, group, machine, rng, config, offered)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,12 +63,8 @@ def test_residual(case: str, case_machine: Machine, rng: np.random.Generator) ->
 def test_points_of_the_space_agree(case: str, rng: np.random.Generator) -> None:
     """Tiles that do not divide, pixels in parts, the reduction in chunks, more threads than units."""
     machine = Machine.detect(None, 3)
-    x_shape, w_shape, strides, padding, dilation = CASES[case]
-    group = conv_group(x_shape, w_shape, strides=strides, padding=padding, dilation=dilation)
-    match = matched(RECIPE, group, machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=6, replace=False):
-        check(case, machine, rng, config={**points[i], "threads": 3})
+    for config in drawn_points(RECIPE, group_of(case), machine, rng, 6):
+        check(case, machine, rng, config={**config, "threads": 3})
 
 
 def test_reads_a_few_plain_channels_where_they_are(machine: Machine) -> None:

@@ -14,9 +14,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.convolution.conv2d_transpose import Conv2dTranspose, Phases
 
-from ...convolutions import check_against, transposed_reference
-from ...kernels import matched
-from .test_conv2d_nchwc import conv_group
+from ...convolutions import check_against, conv_group, transposed_reference
+from ...kernels import drawn_points
 
 RECIPE = Conv2dTranspose()
 
@@ -39,13 +38,17 @@ CASES = {
 transposed_group = functools.partial(conv_group, operator=relax.op.nn.conv2d_transpose)
 
 
-def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+def problem(case: str, residual: bool = False) -> tuple[Any, Any, int]:
+    """The group, the convolution in float64, and the products of one of its sums."""
     shape, outputs, kernel, strides, padding, more, dilation = CASES[case]
-    w_shape = (shape[1], outputs, *kernel)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "output_padding": more}
-    group = transposed_group(shape, w_shape, residual=residual, **attrs)
-    exact = functools.partial(transposed_reference, **attrs)
-    check_against(exact, shape[1] * math.prod(kernel), RECIPE, group, machine, rng, config)
+    group = transposed_group(shape, (shape[1], outputs, *kernel), residual=residual, **attrs)
+    return group, functools.partial(transposed_reference, **attrs), shape[1] * math.prod(kernel)
+
+
+def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
+    group, exact, terms = problem(case, residual)
+    check_against(exact, terms, RECIPE, group, machine, rng, config)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -62,15 +65,8 @@ def test_residual(case: str, case_machine: Machine, rng: np.random.Generator) ->
 def test_points_of_the_space_agree(case: str, rng: np.random.Generator) -> None:
     """Tiles that do not divide, pixels in parts, the reduction in chunks, more threads than units."""
     machine = Machine.detect("haswell", 3)
-    shape, outputs, kernel, strides, padding, more, dilation = CASES[case]
-    group = transposed_group(
-        shape, (shape[1], outputs, *kernel),
-        strides=strides, padding=padding, dilation=dilation, output_padding=more,
-    )  # fmt: skip
-    match = matched(RECIPE, group, machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=4, replace=False):
-        check(case, machine, rng, config={**points[i], "threads": 3})
+    for config in drawn_points(RECIPE, problem(case)[0], machine, rng, 4):
+        check(case, machine, rng, config={**config, "threads": 3})
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])

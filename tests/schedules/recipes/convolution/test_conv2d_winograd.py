@@ -12,8 +12,8 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.blocked import kernel as blocked
 from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 
+from ...convolutions import conv_group, reference
 from ...kernels import matched, random, run_kernel
-from .test_conv2d_nchwc import conv_group, reference
 
 RECIPE = Conv2dWinograd()
 PLAIN = Layout.plain(4)

@@ -13,9 +13,8 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.convolution.expand_depthwise import ExpandDepthwise
 
 from ...any_size import AnySize, each_size, symbols, with_extents
-from ...convolutions import grouped_reference
-from ...kernels import ROUNDOFF, make_group, matched, random, run_kernel
-from .test_conv2d_nchwc import reference
+from ...convolutions import grouped_reference, reference
+from ...kernels import ROUNDOFF, drawn_points, make_group, matched, random, run_kernel
 
 RECIPE = ExpandDepthwise()
 
@@ -127,10 +126,8 @@ def test_reads_narrower_blocks_where_they_are(machine: Machine, rng: np.random.G
 def test_points_of_the_space_agree(case: str, rng: np.random.Generator) -> None:
     """Strips of every length, tiles that do not divide, threads that do not divide the strips."""
     machine = Machine.detect(None, 3)
-    match = matched(RECIPE, expand_group(case), machine)
-    points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
-    for i in rng.choice(len(points), size=4, replace=False):
-        check(case, machine, rng, config=points[i])
+    for config in drawn_points(RECIPE, expand_group(case), machine, rng, 4):
+        check(case, machine, rng, config=config)
 
 
 def test_what_stands_between_fits_half_of_l2() -> None:

@@ -89,7 +89,7 @@ def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> 
     policy = text(attributes, "keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return wanted, ratios
-    ratio = (min if policy == "not_larger" else max)(ratios, key=lambda one: one[0] / one[1])
+    ratio = (min if policy == "not_larger" else max)(ratios, key=lambda pair: pair[0] / pair[1])
     return [math.floor(ratio[0] / ratio[1] * n + 0.5) for n in sizes], [ratio] * len(sizes)
 
 

@@ -181,8 +181,8 @@ def _corners(boxes: Any, centered: bool) -> Any:
             x, y = ((_centered if centered else _ends)(data, b, i, axis) for axis in (1, 0))
             values = [*x, *y, (x[1] - x[0]) * (y[1] - y[0])]
             value = values[-1]
-            for number, one in enumerate(values[:-1]):
-                value = tirx.Select(which == number, one, value)
+            for number, corner_value in enumerate(values[:-1]):
+                value = tirx.Select(which == number, corner_value, value)
             return value
 
         return te.compute((batch, _CORNERS, count), corner, name="out")
@@ -210,8 +210,8 @@ def _together() -> Any:
 
 def _local(*dtypes: str) -> Any:
     """Variables of a kernel, each of one element."""
-    made = [T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local", layout=None)) for dtype in dtypes]
-    return made if len(made) > 1 else made[0]
+    variables = [T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local", layout=None)) for dtype in dtypes]
+    return variables if len(variables) > 1 else variables[0]
 
 
 def _scan(operands: Sequence[Any], results: Sequence[Any]) -> Any:
