@@ -4,15 +4,7 @@ from typing import Any
 
 import numpy as np
 from tests.byoc.systolic.cases import bounded_problem, mapping_bounds
-from tvm_ext.byoc.systolic import (
-    Accelerator,
-    GemmLayer,
-    Matrix,
-    Program,
-    Tensor,
-    lower,
-    simulate,
-)
+from tvm_ext.byoc.systolic import Accelerator, GemmLayer, Matrix, Program, Tensor, lower, simulate
 from tvm_ext.byoc.systolic.code.problem import GemmProblem
 
 

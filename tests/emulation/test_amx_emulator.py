@@ -19,11 +19,7 @@ ENCODED = {
     "c4 e2 78 49 c0": ("tilerelease", 5, {}),  # tilerelease
     "c4 e2 7b 49 f8": ("tilezero", 5, {"reg": 7}),  # tilezero %tmm7
     "c4 a2 7b 4b 2c 01": ("tileloadd", 6, {"reg": 5, "base": 1, "index": 8}),  # tileloadd (%rcx,%r8), %tmm5
-    "c4 e2 7b 4b 24 8d 40 00 00 00": (
-        "tileloadd",
-        10,
-        {"reg": 4, "index": 1, "scale": 4, "displacement": 64},
-    ),
+    "c4 e2 7b 4b 24 8d 40 00 00 00": ("tileloadd", 10, {"reg": 4, "index": 1, "scale": 4, "displacement": 64}),
     "c4 a2 79 4b b4 05 80 f8 ff ff": ("tileloaddt1", 10, {"reg": 6, "base": 5, "index": 8, "displacement": -1920}),
     "c4 82 7a 4b 04 0e": ("tilestored", 6, {"reg": 0, "base": 14, "index": 9}),  # tilestored %tmm0, (%r14,%r9)
     "c4 e2 7a 4b 04 20": ("tilestored", 6, {"reg": 0, "base": 0}),  # no index: a stride of zero

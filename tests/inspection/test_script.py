@@ -80,12 +80,7 @@ def test_elided_constants_are_told_apart() -> None:
 def test_vectors_of_any_length_read_back(lanes: int) -> None:
     dtype, b, c = f"float32x{lanes}", *(tirx.decl_buffer((lanes,), "float32", name) for name in "bc")
     index, v, u = tirx.Ramp(0, 1, lanes), tirx.Var("v", dtype), tirx.Var("u", dtype)
-    body = tirx.SeqStmt(
-        [
-            tirx.Bind(u, b[index] + b[index]),
-            tirx.BufferStore(c, tirx.Let(v, b[index], v * u), [index]),
-        ]
-    )
+    body = tirx.SeqStmt([tirx.Bind(u, b[index] + b[index]), tirx.BufferStore(c, tirx.Let(v, b[index], v * u), [index])])
     mod = IRModule({GlobalVar("kernel"): tirx.PrimFunc([b, c], body)})
     text = script(mod, ElidedNaming())
     assert f"T.{dtype}" not in text

@@ -216,10 +216,7 @@ def test_a_replaced_file_is_loaded_anew(x: np.ndarray, tmp_path) -> None:
     path = programs.export(add_bias(), tmp_path / "model.so")
     old = load(path)
     subtract = model(
-        lambda b, x, w: b.emit(relax.op.subtract(x, w)),
-        [("x", (16, 32), F32)],
-        [("y", (16, 32), F32)],
-        {"bias": BIAS},
+        lambda b, x, w: b.emit(relax.op.subtract(x, w)), [("x", (16, 32), F32)], [("y", (16, 32), F32)], {"bias": BIAS}
     )
     new = load(programs.export(subtract, path))
     np.testing.assert_array_equal(new.run(x)["y"], x - BIAS)

@@ -78,6 +78,7 @@ class Operator:
         int8: its part in a model of 8 bits: "anchor" (what 8 bits are for), "moved", "between" anchors,
             "only" (no float model has it), or "".
         neutral: the second operand that changes nothing.
+        left_out: what an element counts as that a reduction over axes leaves out; infinite: the end of the type.
         involution: the second of two undoes the first.
         idempotent: the second of two does nothing.
         idle: it does nothing where its result has the shape and the type of its only operand.
@@ -113,6 +114,7 @@ class Operator:
     shape_arithmetic: str = ""
     int8: str = ""
     neutral: float | None = None
+    left_out: float | None = None
     involution: bool = False
     idempotent: bool = False
     idle: bool = False

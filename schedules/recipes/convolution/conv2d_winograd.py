@@ -279,9 +279,8 @@ def _transform_seconds(tiling: Tiling, problem: blocked.Problem, config: Config,
 
 
 def _moved(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> list[Stream]:
-    """V and M of a thread, written once and read once. In a unit of some rows about half of the weights pass through the
-    cache between both. Of a unit that all threads share, what others wrote comes out of their caches where those hold
-    it."""
+    """V and M of a thread, written once and read once. In a unit of some rows half of the weights pass through L2
+    between both. Of a unit that all threads share, what others wrote comes out of their caches, where those hold it."""
     threads, held = config["threads"], problem.products_bytes
     level = level_of(held + problem.weight_bytes // 2 if config["rows"] else held // threads, machine)
     in_own_cache = level in ("l1", "l2")

@@ -114,10 +114,7 @@ def test_a_convolution_and_a_pooling_run_on_the_hardware() -> None:
     rng = np.random.default_rng(2)
     constants = {"s": np.float32(0.1), "z": np.int8(3), "w": random_int8(rng, (2, 2, 2, 2)), "sw": np.float32(0.004),
                  "zw": np.int8(0)}  # fmt: skip
-    nodes = [
-        node("QLinearConv", "x s z w sw zw s z", "h"),
-        node("MaxPool", "h", "y", kernel_shape=[2, 2]),
-    ]
+    nodes = [node("QLinearConv", "x s z w sw zw s z", "h"), node("MaxPool", "h", "y", kernel_shape=[2, 2])]
     proto = model(nodes, [value("x", [1, 2, 5, 5], onnx.TensorProto.INT8)],
                   [value("y", [1, 2, 3, 3], onnx.TensorProto.INT8)], constants, opset=20)  # fmt: skip
     options = {**dataclasses.replace(SMALL, scratchpad_bytes=512).as_dict(), "when": "always", "run": "rtl"}

@@ -178,8 +178,7 @@ PER_CHANNEL = {"scale": [0.0625, 0.5, 0.25, 1.0], "zero": [1, -2, 0, 3]}
 
 
 @pytest.mark.parametrize(
-    ("name", "axis"),
-    [("permute_dims", 3), ("strided_slice", 1), ("take", 1), ("nn.max_pool2d", 1), ("expand_dims", 2)],
+    ("name", "axis"), [("permute_dims", 3), ("strided_slice", 1), ("take", 1), ("nn.max_pool2d", 1), ("expand_dims", 2)]
 )
 def test_an_axis_of_scales_that_survives(name: str, axis: int) -> None:
     mod = build(lambda emit, x: emit(_MOVES[name](around(emit, x, **PER_CHANNEL))), IMAGE)

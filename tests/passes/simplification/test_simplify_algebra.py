@@ -57,10 +57,7 @@ RULES = {
     "clip of clip": (chain(lambda x: R.clip(x, -0.3, 2), lambda x: R.clip(x, -1, 0.4)), ["clip"]),
     "clip above a clip": (chain(lambda x: R.clip(x, -1, 0), lambda x: R.clip(x, 0.5, 2)), ["clip"]),
     "maximum with zero": (chain(lambda x: R.maximum(x, const(0.0))), ["relu"]),
-    "minimum of maximum": (
-        chain(lambda x: R.maximum(x, const(-0.1)), lambda x: R.minimum(x, const([0.7]))),
-        ["clip"],
-    ),
+    "minimum of maximum": (chain(lambda x: R.maximum(x, const(-0.1)), lambda x: R.minimum(x, const([0.7]))), ["clip"]),
     "cast to same": (chain(lambda x: R.astype(x, "float32")), []),
     "squeeze": (chain(lambda x: R.squeeze(x, [0])), ["reshape"]),
     "expand and squeeze": (chain(lambda x: R.expand_dims(x, [2]), lambda x: R.squeeze(x, [2])), []),

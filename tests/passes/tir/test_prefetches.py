@@ -27,15 +27,7 @@ from tvm_ext.driver.machine_code import code_of
 from tvm_ext.passes.tir import kernel_passes, prefetches
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.runtime.cpu import why_not_here
-from tvm_ext.schedules.blocked.prefetch import (
-    INPUTS,
-    INTO_L1,
-    INTO_L2,
-    LINE_BYTES,
-    LINES,
-    SHARED_BY,
-    weight_name,
-)
+from tvm_ext.schedules.blocked.prefetch import INPUTS, INTO_L1, INTO_L2, LINE_BYTES, LINES, SHARED_BY, weight_name
 from tvm_ext.schedules.blocked.problem import Problem
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot

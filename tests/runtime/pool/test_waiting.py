@@ -159,8 +159,7 @@ except OptionError as error:
 
 
 @pytest.mark.parametrize(
-    ("wait", "printed"),
-    [("None", "slept too"), ("sleep", "slept this"), ("spin", "slept this"), ("20", "spun this")],
+    ("wait", "printed"), [("None", "slept too"), ("sleep", "slept this"), ("spin", "slept this"), ("20", "spun this")]
 )
 def test_workers_sleep_or_spin_as_told(rows_model: CompiledModel, tmp_path: Path, wait: str, printed: str) -> None:
     """A hang, of a worker that never sleeps, is a failure of :func:`run_python`."""

@@ -126,8 +126,7 @@ def test_epilogue(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "options", "reason"),
-    [((1, 3, 2, 4), {"causal_mask": "TopLeft"}, "bias"), ((1, 0, 2, 4), {}, "empty")],
+    ("shape", "options", "reason"), [((1, 3, 2, 4), {"causal_mask": "TopLeft"}, "bias"), ((1, 0, 2, 4), {}, "empty")]
 )
 def test_refuses(shape: Shape, options: Any, reason: str) -> None:
     group = make_group("relax.nn.attention", [shape] * 3, lambda *o: (yield relax.op.nn.attention(*o, **options)))

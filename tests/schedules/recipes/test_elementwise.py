@@ -173,13 +173,7 @@ def test_every_operator_between_types_is_tested() -> None:
     # The last two: tests/passes/steps/test_decodes.py.
     conversions = {"relax.astype", "relax.quantize", "relax.dequantize"}
     typed = _names("comparison", "logic", "conversion", "quantization")
-    assert typed == {
-        *COMPARISONS,
-        *LOGIC,
-        "relax.logical_not",
-        "relax.where",
-        *conversions,
-    }
+    assert typed == {*COMPARISONS, *LOGIC, "relax.logical_not", "relax.where", *conversions}
 
 
 @pytest.mark.parametrize(

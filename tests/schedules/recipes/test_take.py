@@ -97,10 +97,7 @@ def test_one_thread_for_few_rows_and_all_for_many() -> None:
 
 @pytest.mark.parametrize(
     ("group", "reason"),
-    [
-        (take_group((5, 4), (3,), 0, "fast"), "foreign memory"),
-        (take_group((5, 0), (3,), 0), "empty"),
-    ],
+    [(take_group((5, 4), (3,), 0, "fast"), "foreign memory"), (take_group((5, 0), (3,), 0), "empty")],
 )
 def test_refuses(group: Group, reason: str) -> None:
     miss = RECIPE.match(group, Machine.detect())

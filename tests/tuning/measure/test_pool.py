@@ -249,8 +249,7 @@ def _alive(process: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"workers": 0}, {"workers": 1.5}, {"rounds": 0}, {"build_timeout": 0}, {"run_timeout": -1}, {"cold": -1}],
+    "wrong", [{"workers": 0}, {"workers": 1.5}, {"rounds": 0}, {"build_timeout": 0}, {"run_timeout": -1}, {"cold": -1}]
 )
 def test_options_are_checked(machine, wrong) -> None:
     with pytest.raises(OptionError, match=next(iter(wrong))):

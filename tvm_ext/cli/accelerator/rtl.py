@@ -19,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cols", type=int, default=4, metavar="N", help="columns of them (default: 4)")
     parser.add_argument("--dataflow", default="ws", help="ws, os or is (default: ws)")
     parser.add_argument(
-        "--part",
-        default="array",
-        help="element: a PE; array: PEs, skew, sequencer (default); core: the whole chip",
+        "--part", default="array", help="element: a PE; array: PEs, skew, sequencer (default); core: the whole chip"
     )
     parser.add_argument(
         "--setting", action="append", default=[], metavar="KEY=VALUE", help="another setting of the accelerator"

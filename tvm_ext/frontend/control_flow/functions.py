@@ -63,7 +63,7 @@ def _of_one_type(
         return nodes
     sizes = {kind: onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize for kind in (query, value)}
     wide = max(sizes, key=lambda kind: sizes[kind]) if len({*sizes.values()}) > 1 else onnx.TensorProto.FLOAT
-    at = max(number for number, one in enumerate(nodes) if one.op_type == "MatMul")
+    at = max(number for number, node in enumerate(nodes) if node.op_type == "MatMul")
     product = nodes[at]
     casts = [
         onnx.helper.make_node("Cast", [name], [names.fresh(f"{name}/wide")], product.name, to=wide)

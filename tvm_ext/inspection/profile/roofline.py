@@ -58,12 +58,7 @@ class Roofline:
         """
         bandwidths = (("L2", self.roofs.cache_bandwidth), ("memory", self.roofs.bandwidth))
         roofs = [
-            Roof(
-                f"{kind} {rate / 1e9:.1f} GB/s{f', {name}' if name else ''}",
-                rate / 1e9,
-                peak / 1e9,
-                kind == "L2",
-            )
+            Roof(f"{kind} {rate / 1e9:.1f} GB/s{f', {name}' if name else ''}", rate / 1e9, peak / 1e9, kind == "L2")
             for kind, rate in bandwidths
             for name, peak in self.roofs.peaks.items()
         ]

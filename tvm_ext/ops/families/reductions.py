@@ -1,6 +1,7 @@
 """Operators that make one element of several: over axes, over windows of an image; normalizations."""
 
 import functools
+import math
 
 import numpy as np
 
@@ -18,14 +19,16 @@ _norm = functools.partial(_reduction, rounding="whole", magnitude="normalized")
 
 OVER_AXES = (
     _over_axes("relax.sum ReduceSum", numpy=reduction(np.sum), non_expansive=True, rounding="whole",
-               magnitude="whole sum", shape_arithmetic="not larger"),
+               magnitude="whole sum", shape_arithmetic="not larger", left_out=0),
     _over_axes("relax.mean ReduceMean", numpy=reduction(np.mean), non_expansive=True, rounding="whole"),
     _over_axes("relax.max ReduceMax", numpy=reduction(np.max), non_expansive=True, rounding="exact",
-               shape_arithmetic="not larger"),
+               shape_arithmetic="not larger", left_out=-math.inf),
     _over_axes("relax.min ReduceMin", numpy=reduction(np.min), non_expansive=True, rounding="exact",
-               shape_arithmetic="not larger"),
-    _over_axes("relax.prod ReduceProd", numpy=reduction(np.prod), rounding="whole", shape_arithmetic="not larger"),
-    _over_axes("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare", rounding="whole"),
+               shape_arithmetic="not larger", left_out=math.inf),
+    _over_axes("relax.prod ReduceProd", numpy=reduction(np.prod), rounding="whole", shape_arithmetic="not larger",
+               left_out=1),
+    _over_axes("ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare", rounding="whole", left_out=0),
+    _over_axes("ReduceLogSumExp", rounding="whole", left_out=-math.inf),
     _along("relax.std"),
     _along("relax.variance", not_negative=True),
 )  # fmt: skip

@@ -147,7 +147,7 @@ class Merger:
         if not first or not second or not together:
             return False, "; ".join(options.reasons) or "a part has no recipe"
         apart = [sum(seconds) for seconds in zip(first, second, self._between(pair.first), strict=True)]
-        known = [one / two for one, two in zip(together, apart, strict=True) if 0 < two < math.inf]
+        known = [seconds / both for seconds, both in zip(together, apart, strict=True) if 0 < both < math.inf]
         said = f"as one kernel {together[0] * 1e6:.0f} us are expected, as two {apart[0] * 1e6:.0f} us"
         said += f", at all sizes {sum(known) / len(known):.2f} of their time" if len(known) > 1 else ""
         return sum(known) < WORTH * len(known), said

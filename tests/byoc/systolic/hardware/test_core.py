@@ -40,10 +40,7 @@ def test_reductions(seed: int) -> None:
     check(program)
 
 
-@pytest.mark.parametrize(
-    ("image", "channels"),
-    [(7, 2), pytest.param(13, 4, marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize(("image", "channels"), [(7, 2), pytest.param(13, 4, marks=pytest.mark.long)])
 def test_layers_of_resnet18(image: int, channels: int) -> None:
     """Stem, pooling, blocks with and without a downsample, mean and head: hardware, stepper and functional view."""
     program = resnet18(image, channels)

@@ -120,11 +120,7 @@ def test_layers() -> None:
 
 def test_deadlock_names_the_instruction() -> None:
     """The GEMM waits for a load that itself waits for the GEMM."""
-    code = (
-        Load("a", 0, 0, 4, 4, 0, 4, 1, tokens=2 | 8),
-        Gemm("ws", 0, 0, 64, 0, 4, 4, 4, tokens=1 | 4),
-        Finish(),
-    )
+    code = (Load("a", 0, 0, 4, 4, 0, 4, 1, tokens=2 | 8), Gemm("ws", 0, 0, 64, 0, 4, 4, 4, tokens=1 | 4), Finish())
     program = Program(SMALL_INT8, (Tensor("x", "input", (4, 4), "int8"),), (), code)
     expected = (
         r"instruction 0 \(LOAD operand=a .*pop.next push.next\): deadlock: it waits for a token from the compute queue"

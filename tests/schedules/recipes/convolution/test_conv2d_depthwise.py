@@ -84,9 +84,7 @@ def test_refuses_what_is_not_depthwise(weight: tuple[int, ...], groups: int) -> 
 
 def test_refuses_a_weight_that_is_not_constant() -> None:
     group = make_group(
-        "relax.nn.conv2d",
-        [(1, 4, 4, 4), (4, 1, 1, 1)],
-        lambda x, w: (yield relax.op.nn.conv2d(x, w, groups=4)),
+        "relax.nn.conv2d", [(1, 4, 4, 4), (4, 1, 1, 1)], lambda x, w: (yield relax.op.nn.conv2d(x, w, groups=4))
     )
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and "not a constant" in miss.reason

@@ -108,10 +108,7 @@ def test_reads_blocks_of_another_width(block: int, rng: np.random.Generator) -> 
         assert np.abs(got - want).max() <= (24 * 9 + 4) * ROUNDOFF * (9 * 24)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [({"groups": 2}, "groups=2"), ({"data_layout": "NHWC"}, "NHWC")],
-)
+@pytest.mark.parametrize(("change", "reason"), [({"groups": 2}, "groups=2"), ({"data_layout": "NHWC"}, "NHWC")])
 def test_refuses(change: dict[str, Any], reason: str) -> None:
     weight = (4, 2, 3, 3) if "groups" in change else (4, 4, 3, 3)
     x = (1, 4, 4, 4)

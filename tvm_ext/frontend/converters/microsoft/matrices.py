@@ -9,16 +9,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import shape_of
 from ...checks.refusal import Refusal
-from ..base import (
-    MICROSOFT,
-    Attributes,
-    Converter,
-    converts,
-    emit,
-    scalar,
-    static_shape,
-    text,
-)
+from ..base import MICROSOFT, Attributes, Converter, converts, emit, scalar, static_shape, text
 from ..fourier import dft
 from ..matrices import eliminated
 from ..recurrent import columns

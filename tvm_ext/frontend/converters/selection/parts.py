@@ -15,6 +15,7 @@ import onnx
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
+from ....ops import of
 from ...control_flow.counted import Counted
 from ...control_flow.subgraph import Graph
 from ...reading.walk import attribute
@@ -23,18 +24,16 @@ from ..reductions import extreme_of_nothing
 
 #: Converts a node of which inputs are counted; nothing where it cannot.
 Parts = Callable[[onnx.NodeProto, Graph, Mapping[str, Counted]], Any]
-#: Reductions by sums, with what an element that is left out counts as.
-_NEUTRAL = {"ReduceL1": 0, "ReduceL2": 0, "ReduceLogSum": 0, "ReduceProd": 1, "ReduceSum": 0, "ReduceSumSquare": 0}
-REDUCTIONS = (*_NEUTRAL, "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin")
 
 
 def neutral(op_type: str, dtype: str) -> float | int | bool | None:
-    """What an element counts as that a reduction leaves out; None of an operator that is none."""
-    if op_type in ("ReduceMax", "ReduceMin"):
-        return extreme_of_nothing(dtype, largest=op_type == "ReduceMax")
+    """What an element counts as that a reduction leaves out; None of an operator that is none, or not of such numbers."""
+    number = of(op_type).left_out
+    if number is None or math.isfinite(number):
+        return number
     if op_type == "ReduceLogSumExp":
-        return -math.inf if "float" in dtype else None
-    return _NEUTRAL.get(op_type)
+        return number if "float" in dtype else None
+    return extreme_of_nothing(dtype, largest=number < 0)
 
 
 def reduced_axes(node: onnx.NodeProto, graph: Graph, rank: int) -> set[int] | None:
