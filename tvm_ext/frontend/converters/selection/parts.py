@@ -27,7 +27,7 @@ Parts = Callable[[onnx.NodeProto, Graph, Mapping[str, Counted]], Any]
 
 
 def neutral(op_type: str, dtype: str) -> float | int | bool | None:
-    """What an element counts as that a reduction leaves out; None of an operator that is none, or not of such numbers."""
+    """What an element counts as that a reduction leaves out; None of other operators, and of numbers that have none."""
     number = of(op_type).left_out
     if number is None or math.isfinite(number):
         return number
