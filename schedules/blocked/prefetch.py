@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.recipe import Param
+from tvm_ext.core.recipe import Match, Param
 
 if TYPE_CHECKING:
     from .kernel import BlockedMatch
@@ -69,7 +69,7 @@ def sprinkle(
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 
-def buffer_name(match: BlockedMatch, param: Param) -> str:
+def buffer_name(match: Match, param: Param) -> str:
     """Name of a parameter's buffer: :func:`..steps.arguments.placeholders` names by position."""
     return f"p{match.group.params.index(param)}"
 

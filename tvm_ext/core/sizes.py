@@ -26,6 +26,8 @@ SYMBOLS = "tvm_ext.symbols"
 #: Attribute of a kernel: index of a parameter (a string) -> the number that its operation reads beyond the edge of an
 #: image, and that is written behind the extents before the kernel reads them.
 BORDER = "tvm_ext.border"
+#: Annotation of a loop: name of an image. Iterations that read only what is beyond its extents store zeros.
+INSIDE = "tvm_ext.inside"
 #: Name of the argument that brings the sizes.
 SIZES = "sizes"
 

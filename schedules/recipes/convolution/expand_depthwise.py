@@ -27,10 +27,12 @@ from tvm_ext.core.graph.relax_graph import op_name
 from tvm_ext.core.group import CONSTANTS, GROUP
 from tvm_ext.core.layout import PackedWeight
 from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Recipe, Sharing
+from tvm_ext.core.sizes import INSIDE
 from tvm_ext.ops.table import of
 
 from ...blocked.convolution import Conv2dMatch, image_in_use
 from ...blocked.cost import registers_used, step_cycles
+from ...blocked.prefetch import buffer_name
 from ...steps.arguments import Arguments
 from ...steps.epilogue import Epilogue, blocked_layouts
 from ...steps.loops import parallel_units, unroll_and_vectorize
@@ -168,6 +170,8 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
         sch.compute_at(mid, unit, preserve_unit_loops=True)
         c, y, x, lane = sch.get_loops(mid)[-4:]
         x, xi = sch.split(x, [None, config["tile_p"]])
+        if _is_filled(match):
+            sch.annotate(x, INSIDE, buffer_name(match, match.expand.data))
         sch.reorder(y, x, c, xi, lane)
         unroll_and_vectorize(sch, [c, xi], lane)
         _schedule_tile(sch, tile, x, wide=config["tile_o"] >= config["tile_p"])
@@ -199,10 +203,11 @@ def _expanded(match: ExpandMatch, config: Config, of: Mapping[Any, Any]) -> te.T
 
     tile = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="tile")
     epilogue, used = _epilogue(match.expand.group, of), image_in_use(match.group, match.expand.data)
+    filled = _is_filled(match)
 
     def value(b: Any, c: Any, y: Any, x: Any, j: Any) -> Any:
         element = epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j))
-        if not any(match.depthwise.window.pads) or all(isinstance(extent, int) for extent in used):
+        if not filled:
             return element
         return tirx.Select(tirx.all(y < used[0], x < used[1]), element, tirx.const(0, "float32"))
 
@@ -232,6 +237,12 @@ def _seconds(match: ExpandMatch, config: Config, machine: Machine, units: int, b
     unit = reached * -(-width // tp) * tile + to * strip * window
     moved = 4 * n * (channels * height * width + c * h * w)
     return seconds(units * unit, beyond_l2(moved, machine, busy), machine, busy)
+
+
+def _is_filled(match: ExpandMatch) -> bool:
+    """Whether zeros are stored between where an image has ended: the padding of the depthwise convolution."""
+    used = image_in_use(match.group, match.expand.data)
+    return any(match.depthwise.window.pads) and not all(isinstance(extent, int) for extent in used)
 
 
 def _taps(match: ExpandMatch) -> int:

@@ -21,6 +21,7 @@ from .cutting.bases import Base, based
 from .cutting.border import borders
 from .cutting.crossings import Crossed, cross
 from .cutting.guards import guarded
+from .cutting.inside import inside
 from .cutting.needs import Needs
 from .cutting.normal import merged, normal, shareable
 from .cutting.numbering import renumbered
@@ -72,7 +73,8 @@ class _Cut:
     def function(self) -> tirx.PrimFunc:
         """The kernel, cut."""
         function = self._function
-        body = normal(sunk(self._with_symbols(function.body)), self._arithmetic, self.extents)
+        body = inside(self._with_symbols(function.body), self.extents)
+        body = normal(sunk(body), self._arithmetic, self.extents)
         body = guarded(body, self.extents, self._arithmetic)
         views = Views(body, self._arithmetic)
         body, crossed = cross(body, self.extents, views, self._arithmetic)
