@@ -21,7 +21,7 @@ from .control_flow.sequences import describe
 from .control_flow.subgraph import Graph, as_tensor
 from .converters import own_converter
 from .converters.base import operands
-from .converters.selection.parts import PARTS, REDUCTIONS, cleared, neutral, reduced_axes
+from .converters.selection.parts import PARTS, cleared, neutral, reduced_axes
 from .reading.walk import attribute
 from .trace import Trace
 
@@ -128,8 +128,8 @@ def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) ->
 
 def _is_elementwise(node: onnx.NodeProto) -> bool:
     """Whether each element of what a node makes is of one element of each operand."""
-    known = node.op_type in (*_HANDED_ON, *REDUCTIONS) or of(node.op_type).kind is Kind.ELEMENTWISE
-    return node.domain in ("", "ai.onnx") and known
+    known = node.op_type in _HANDED_ON or node.op_type.startswith("Reduce")
+    return node.domain in ("", "ai.onnx") and (known or of(node.op_type).kind is Kind.ELEMENTWISE)
 
 
 def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:

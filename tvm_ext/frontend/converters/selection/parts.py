@@ -25,7 +25,6 @@ from ..reductions import extreme_of_nothing
 Parts = Callable[[onnx.NodeProto, Graph, Mapping[str, Counted]], Any]
 #: Reductions by sums, with what an element that is left out counts as.
 _NEUTRAL = {"ReduceL1": 0, "ReduceL2": 0, "ReduceLogSum": 0, "ReduceProd": 1, "ReduceSum": 0, "ReduceSumSquare": 0}
-REDUCTIONS = (*_NEUTRAL, "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin")
 
 
 def neutral(op_type: str, dtype: str) -> float | int | bool | None:
