@@ -197,9 +197,10 @@ def text_weights() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 MODELS = {
     strings: "text label number", sequence: "list at exp insert again", joined: "list erase join sum",
-    nonzero: "nonzero count turn values mean", unique: "unique max size", compress: "compress sum",
+    nonzero: "nonzero count turn values cumulated mean", unique: "unique cumulated max size",
+    compress: "compress cumulated sum",
     suppression: "nms slice squeeze gather top", contributed: "inverse distance", learned: "norm", loop: "loop total",
-    branches: "nonzero float if",
+    branches: "nonzero float cumulated if",
 }  # fmt: skip
 
 
