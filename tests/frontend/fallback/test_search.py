@@ -84,25 +84,32 @@ def nonzero() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         node("Shape", "nz", "n", "count"), node("Gather", "n one", "c", "second"),
         node("Cast", "c", "f", "float", to=F32),
         node("Transpose", "nz", "t", "turn"), node("GatherND", "h t", "v", "values"),
-        node("ReduceMean", "v", "m", "mean", keepdims=0), node("Div", "h f", "d", "div"),
+        node("CumSum", "v zero", "cs", "cumulated"), node("ReduceMean", "cs", "m", "mean", keepdims=0),
+        node("Div", "h f", "d", "div"),
         node("Add", "d m", "y", "add"),
     ]  # fmt: skip
-    weights = {"w": random(6, 5, seed=1), "one": np.array(1)}
+    weights = {"w": random(6, 5, seed=1), "one": np.array(1), "zero": np.array(0)}
     return model(nodes, [value("x", [4, 6])], [value("y", [4, 5])], weights), {"x": random(4, 6)}
 
 
 def unique() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     nodes = [
         node("Floor", "x", "f", "floor"), node("Unique", "f", "u", "unique"),
-        node("ReduceMax", "u", "m", "max", keepdims=0), node("Size", "u", "n", "size"),
+        node("CumSum", "u zero", "cs", "cumulated"), node("ReduceMax", "cs", "m", "max", keepdims=0),
+        node("Size", "u", "n", "size"),
         node("Cast", "n", "c", "float", to=F32), node("Mul", "m c", "y", "mul"),
     ]  # fmt: skip
-    return model(nodes, [value("x", [20])], [value("y", [])]), {"x": random(20, scale=3)}
+    proto = model(nodes, [value("x", [20])], [value("y", [])], {"zero": np.array(0)})
+    return proto, {"x": random(20, scale=3)}
 
 
 def compress() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    nodes = [node("Compress", "x c", "k", "compress", axis=1), node("ReduceSum", "k axes", "y", "sum", keepdims=0)]
-    proto = model(nodes, [value("x", [3, 4]), value("c", [4], B)], [value("y", [3])], {"axes": np.array([1])})
+    nodes = [
+        node("Compress", "x c", "k", "compress", axis=1), node("CumSum", "k one", "cs", "cumulated"),
+        node("ReduceSum", "cs axes", "y", "sum", keepdims=0),
+    ]  # fmt: skip
+    weights = {"axes": np.array([1]), "one": np.array(1)}
+    proto = model(nodes, [value("x", [3, 4]), value("c", [4], B)], [value("y", [3])], weights)
     return proto, {"x": random(3, 4), "c": np.array([True, False, True, False])}
 
 
@@ -168,11 +175,12 @@ def branches() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         for kind in ("Max", "Min")
     ]
     nodes = [
-        node("NonZero", "x", "nz", "nonzero"), node("Cast", "nz", "f", "float", to=F32),
+        node("NonZero", "x", "nz", "nonzero"), node("Cast", "nz", "whole", "float", to=F32),
+        node("CumSum", "whole one", "f", "cumulated"),
         helper.make_node("If", ["c"], ["o"], "if", then_branch=graphs[0], else_branch=graphs[1]),
         node("Mul", "o x", "y"),
     ]  # fmt: skip
-    return model(nodes, [value("x", [3, 4]), value("c", [], B)], [value("y", None)]), {
+    return model(nodes, [value("x", [3, 4]), value("c", [], B)], [value("y", None)], {"one": np.array(1)}), {
         "x": random(3, 4), "c": np.array(False),
     }  # fmt: skip
 
@@ -189,9 +197,10 @@ def text_weights() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 MODELS = {
     strings: "text label number", sequence: "list at exp insert again", joined: "list erase join sum",
-    nonzero: "nonzero count turn values mean", unique: "unique max size", compress: "compress sum",
+    nonzero: "nonzero count turn values cumulated mean", unique: "unique cumulated max size",
+    compress: "compress cumulated sum",
     suppression: "nms slice squeeze gather top", contributed: "inverse distance", learned: "norm", loop: "loop total",
-    branches: "nonzero float if",
+    branches: "nonzero float cumulated if",
 }  # fmt: skip
 
 
