@@ -91,5 +91,5 @@ def test_random_sizes_keep_no_memory_and_start_no_thread(compiled: CompiledModel
     later, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert later - taken < len(sizes) * sys.getsizeof(object()), "not even the smallest object a call is kept"
-    assert set(os.listdir("/proc/self/task")) == threads
+    assert set(os.listdir("/proc/self/task")) <= threads
     check(compiled, X, MASK)

@@ -210,8 +210,8 @@ def test_a_pickled_session_compiles_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_session_says_why_a_model_is_no_program_of_any_size() -> None:
-    nodes = [node("NonZero", "x", "places"), node("Concat", "places places", "y", axis=1)]
-    proto = model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)])
+    nodes = [node("NonZero", "x", "places"), node("CumSum", "places one", "y")]
+    proto = model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)], {"one": 1})
     session, reference = session_of(proto, on_miss="wait", any_size=True), theirs(proto)
     agree(session.run(None, {"x": random(3)}), reference.run(None, {"x": random(3)}))
     free, own = session.report().rows

@@ -45,8 +45,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Any]:
 
 
 def counting() -> bytes:
-    nodes = [node("NonZero", "x", "places"), node("Concat", "places places", "y", axis=1)]
-    return model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)]).SerializeToString()
+    nodes = [node("NonZero", "x", "places"), node("CumSum", "places one", "y")]
+    outputs = [value("y", [1, None], TensorProto.INT64)]
+    return model(nodes, [value("x", ["N"])], outputs, {"one": np.array(1)}).SerializeToString()
 
 
 def test_errors_come_over_whole(started: SimpleQueue[Any]) -> None:
