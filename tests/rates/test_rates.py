@@ -22,7 +22,7 @@ STEPS = {
     "l3_all": 2,
     "memory_all": 2.0,
     "foreign": 6,
-    "launch": 6,
+    "launch": 10,
 }
 
 
