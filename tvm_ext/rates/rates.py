@@ -16,9 +16,8 @@ from ..core.errors import OptionError
 
 #: Instructions a cycle are one of these.
 _PORTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Octaves between two points of the grid, where it is not one: more for what another guest of the machine, or the place
-#: that a virtual machine has on it, moves from one second to the next: two of its cores may be neighbours or not. Two
-#: threads that nothing disturbs began and joined a loop in 0.17 to 0.38 us on a Zen 4.
+#: Octaves between two points of the grid, where it is not one: more for what other guests, or the place of a virtual
+#: machine, move from second to second: cores may be neighbours or not, and a launch was 0.17 to 0.38 us on a Zen 4.
 _OCTAVES = {
     "clock": 0.25, "l1": 2.0, "l2": 2.0, "l3": 2.0, "l3_all": 2.0, "memory": 2.0, "memory_all": 2.0, "tile_l3": 2.0,
     "foreign": 6.0, "launch": 10.0,
