@@ -55,9 +55,9 @@ def test_int8_convolutions(geometry: ConvGeometry, dtype: str) -> None:
         random_int8(rng, (5, geometry.channels, *geometry.kernel)),
     )
     program = convolution(SMALL_INT8, geometry, w, images=2, dtype=dtype, pad_value=-128)
-    given = x if dtype == "int8" else (x.astype(np.int16) + 128).astype(np.uint8)
+    stored = x if dtype == "int8" else (x.astype(np.int16) + 128).astype(np.uint8)
     expected = direct_conv2d(x.astype(np.int32), w.astype(np.int32), geometry, -128)
-    np.testing.assert_array_equal(run(program, {"x": given})["y"], expected)
+    np.testing.assert_array_equal(run(program, {"x": stored})["y"], expected)
     assert not find_races(program)
     assert {type(i) for i in program.instructions if i.queue == "compute"} == {Conv}
     assert program_from_bytes(program.to_bytes()).instructions == program.instructions

@@ -83,8 +83,10 @@ def test_random_convolutions(seed: int, model: str) -> None:
         cycles, mapping = row_mapping(shape, hardware)
         acc = rng.integers(-1000, 1000, exact.shape, dtype=np.int32)
         dtype = "float32" if number % 3 == 0 else "int8"
-        given = (image.astype(dtype), filters.astype(dtype), mapping, hardware.rows, hardware.cols)
-        result, clocks = step_conv(*given, acc.astype("float32") if dtype == "float32" else acc, model == "overlapped")
+        arguments = (image.astype(dtype), filters.astype(dtype), mapping, hardware.rows, hardware.cols)
+        result, clocks = step_conv(
+            *arguments, acc.astype("float32") if dtype == "float32" else acc, model == "overlapped"
+        )
         assert np.array_equal(result, acc + exact), (shape, mapping)
         assert clocks == cycles == conv_cost(hardware, conv_of(shape)).cycles, (shape, mapping)
 

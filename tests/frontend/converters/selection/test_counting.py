@@ -75,7 +75,7 @@ def dtype_of(op: str, number: int, x: Array) -> int:
 
 @pytest.fixture(scope="module")
 def all_cases() -> tuple[onnx.ModelProto, CompiledModel]:
-    """All of them in a model."""
+    """A model with the nodes of all CASES, compiled."""
     feeds, nodes, outputs = drawn(0), [], []
     for at, (op, attributes, draws, more, count) in enumerate(CASES):
         names = [f"y{at}_{i}" for i in range(count)]

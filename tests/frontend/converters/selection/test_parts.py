@@ -50,7 +50,7 @@ OF_INT64 = {"shape", "shape_c", "size", "integers", "twice", "joined", "beside",
 
 @pytest.fixture(scope="module")
 def program() -> tuple[onnx.ModelProto, CompiledModel]:
-    """All of them in a model."""
+    """A model with every node of NODES, compiled."""
     outputs = [value(name, None, I64 if name in OF_INT64 else F32) for name in NODES]
     inputs = [value("x", [2, 4]), value("keep", [4], TensorProto.BOOL)]
     proto = model([*BEFORE, *NODES.values()], inputs, outputs, WEIGHTS)

@@ -52,12 +52,12 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
         wrong = f"its condition of shape {lengths} picks from axis {axis} of {shape[axis]} elements"
         raise Refusal(wrong, fix=UNFIT)
     if known is not None:
-        return [_taken(x, constant(rows.astype(np.int64)), axis)]
+        return [taken(x, constant(rows.astype(np.int64)), axis)]
     most = min(lengths[0], shape[axis])
     if not most:
-        return [_taken(x, constant(np.zeros(0, np.int64)), axis)]
+        return [taken(x, constant(np.zeros(0, np.int64)), axis)]
     places, count = _places(emit(relax.op.strided_slice(condition, [0], [0], [most])), (most,))
-    return _counted(attributes, count, (_taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
+    return _counted(attributes, count, (taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
 
 
 @converts("Unique")
@@ -69,7 +69,7 @@ def unique(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     shape = static_shape(x, "the input of Unique")
     axis = int(axis) % len(shape)
     first, inverse, counts, count = _grouped(_rows(x, axis), bool(attributes.get("sorted", 1)))
-    y, first, counts = _counted(attributes, count, (_taken(x, first, axis), axis), (first, 0), (counts, 0))
+    y, first, counts = _counted(attributes, count, (taken(x, first, axis), axis), (first, 0), (counts, 0))
     return [y, first, inverse, counts]
 
 
@@ -114,7 +114,7 @@ def _wide(x: Any) -> Any:
     return as_dtype(x, "float32") if "float" in dtype_of(x) and dtype_of(x) != "float64" else x
 
 
-def _taken(x: Any, rows: Any, axis: int) -> Any:
+def taken(x: Any, rows: Any, axis: int) -> Any:
     """Rows of a tensor along an axis, which may have none."""
     shape, (count,) = static_shape(x, "x"), static_shape(rows, "the rows")
     if 0 in shape or not count:

@@ -21,6 +21,7 @@ from ...control_flow.subgraph import Graph
 from ...reading.walk import attribute
 from ..base import as_dtype, constant, emit, kernel, scalar, static_shape
 from ..reductions import extreme_of_nothing
+from .counting import taken
 
 #: Converts a node of which inputs are counted; nothing where it cannot.
 Parts = Callable[[onnx.NodeProto, Graph, Mapping[str, Counted]], Any]
@@ -147,11 +148,10 @@ def _slice(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -
     bound = -(-most // abs(step))
     if (start < 0) == (end < 0):
         bound = min(bound, max(-((start - end) // step), 0))
-    if not bound or 0 in shape:
-        empty = constant(np.zeros((*shape[: value.axis], bound, *shape[value.axis + 1 :])), dtype_of(value.tensor))
-        return _part(graph, node, value, empty, value.axis, length)
-    places = emit(relax.op.clip(emit(constant(np.arange(bound) * step) + begin), 0, most - 1))
-    return _part(graph, node, value, relax.op.take(value.tensor, places, value.axis, mode="wrap"), value.axis, length)
+    places = constant(np.arange(bound) * step)
+    if bound:
+        places = emit(relax.op.clip(emit(places + begin), 0, most - 1))
+    return _part(graph, node, value, taken(value.tensor, places, value.axis), value.axis, length)
 
 
 def _bounds(node: onnx.NodeProto, graph: Graph) -> tuple[list[int], ...] | None:
