@@ -40,6 +40,7 @@ from tvm_ext.core.records.record_book import lines_of, machine_fields
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.frontend.zoo.models import MODELS
 from tvm_ext.passes.lowering.choose_recipes import matches
+from tvm_ext.runtime.cpu import why_not_here
 from tvm_ext.schedules.blocked import cost as blocked_cost
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
@@ -85,11 +86,13 @@ def main() -> int:
     """Write the page; measure before, if asked to."""
     minutes, seed = (4.0, "stop after so many"), (0, "of the random points")
     parser = arguments.parser(__doc__, minutes=minutes, seed=seed)
-    text, names = "measure points of this machine, described so", tuple(descriptions())
+    text, names = "measure points here, for the machine described so", tuple(descriptions())
     parser.add_argument("--measure", metavar="NAME", choices=names, help=text)
     args = parser.parse_args()
     if args.measure:
-        measure(Machine.detect(), args.measure, args.minutes, args.seed)
+        if why := why_not_here(Machine.described(args.measure).as_dict()):
+            parser.error(f"--measure {args.measure}: {why}")
+        measure(args.measure, args.minutes, args.seed)
     names = [path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz"))]
     machines = {name: Machine.described(name) for name in names}
     points = {name: points_of(name) for name in names}
@@ -209,9 +212,11 @@ def finalists(points: Sequence[Point], recipe: str, rates: Machine) -> list[Conf
     return list({str(point.config): point.config for point in chosen}.values())
 
 
-def measure(machine: Machine, name: str, minutes: float, seed: int) -> None:
-    """Add points of all kernels to a log: of a sample, or, where it has points, of its finalists
-    again and again while time is left."""
+def measure(name: str, minutes: float, seed: int) -> None:
+    """Add points of all kernels of a described machine to its log: of a sample, or, where it has
+    points, of its finalists again and again while time is left.
+    """
+    machine = Machine.described(name)
     rng, end = np.random.default_rng(seed), time.monotonic() + 60 * minutes
     path = POINTS / f"{name}.json.gz"
     known = points_of(name) if path.exists() else {}
@@ -221,7 +226,7 @@ def measure(machine: Machine, name: str, minutes: float, seed: int) -> None:
         for key, recipe, match in itertools.chain(kernels, again):
             task = RecipeTask(match.group, recipe, match, machine)
             if known:
-                configs = finalists(known[key.short], recipe.name, Machine.described(name))
+                configs = finalists(known[key.short], recipe.name, machine)
             else:
                 configs = sample(task, rng)
             for measurement in measurer.measure(task, configs):
