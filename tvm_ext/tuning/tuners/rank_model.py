@@ -32,10 +32,6 @@ class RankModel:
         self._xgboost = extra("xgboost", "tune", "the xgb tuner")
         self._booster: Any = None
 
-    @property
-    def fitted(self) -> bool:
-        return self._booster is not None
-
     def fit(self, rows: np.ndarray, seconds: Sequence[float], groups: Sequence[int], weights: Sequence[float]) -> None:
         """Learn.
 
