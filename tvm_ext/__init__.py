@@ -12,15 +12,12 @@ Importing this package is cheap: TVM, ONNX and numpy are imported by the first f
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .core.collector import rare_collections as _rare_collections
-from .core.tuner_names import DEFAULT as _DEFAULT_TUNER
 
 if TYPE_CHECKING:
-    import os
-
     import numpy as np
 
     from .benchmarking.table import BenchmarkTable
@@ -41,8 +38,9 @@ if TYPE_CHECKING:
     from .runtime.language.generation import generate as generate
     from .runtime.language.scheduler import Scheduler as Scheduler
     from .runtime.model import CompiledModel
-    from .tuning.report import TuneReport
+    from .runtime.model import load as load
     from .tuning.templates.template import template as template
+    from .tuning.tune import tune as tune
     from .verification.bisect import bisect as bisect
     from .verification.layers import LayerReport
     from .verification.verify import VerifyReport
@@ -67,12 +65,14 @@ _LAZY = {
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
     "generate": ("tvm_ext.runtime.language.generation", "generate"),
     "inspect": ("tvm_ext.inspection.inspection", "inspect"),
+    "load": ("tvm_ext.runtime.model", "load"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
     "resume": ("tvm_ext.driver.stages.resume", "resume"),
     "sensitivity": ("tvm_ext.precision.sensitivity", "sensitivity"),
     "template": ("tvm_ext.tuning.templates.template", "template"),
+    "tune": ("tvm_ext.tuning.tune", "tune"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }
 
@@ -102,21 +102,6 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     _measure_choices(model, options)
     return compile_model(model, **options)
-
-
-def load(path: str | os.PathLike[str], *, threads_wait: str | float | None = None) -> CompiledModel:
-    """Load a file that `CompiledModel.export` wrote. Needs no compiler and no libtvm_compiler.
-
-    Args:
-        path, threads_wait: the artifact; how worker threads wait for the next call, see :class:`CompileOptions`.
-
-    Raises:
-        OptionError: no such `threads_wait`, or it comes too late.
-        ArtifactError: the file is missing, foreign or damaged, or needs what this machine lacks; known before it runs.
-    """
-    from .runtime.model import load as load_artifact
-
-    return load_artifact(path, threads_wait=threads_wait)
 
 
 def verify(
@@ -201,62 +186,6 @@ def benchmark(
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
         inputs=inputs, python=python, sizes=sizes, **options,
-    )  # fmt: skip
-
-
-def tune(
-    model: Any,
-    *,
-    log: str | os.PathLike[str] | None = None,
-    trials: int | None = None,
-    minutes: float | None = None,
-    tasks: Sequence[str] = (),
-    tuner: str = _DEFAULT_TUNER,
-    patience: int = 128,
-    goal: float = 0.0,
-    seed: int = 0,
-    resume: bool = False,
-    dry_run: bool = False,
-    rpc: tuple[str, int, str] | None = None,
-    on_event: Callable[[Mapping[str, Any]], None] | None = None,
-    **options: Any,
-) -> TuneReport:
-    """Search configurations of a model's kernels, or of a template, by measuring them.
-
-    Each candidate is built and run in a worker process, its output compared with the unscheduled function, and its
-    record appended to the log at once. At the end the whole model is timed with and without the best records; a task
-    that is no faster there keeps its default. `compile(model, records=log)` uses the log.
-
-    Args:
-        model: a path, the bytes of an ONNX file, an `onnx.ModelProto`, or a task of a :func:`template`.
-        log: file to append to; None for NAME.tuning.json.
-        trials: candidates to measure in all.
-        minutes: time to measure; 10 if neither is given.
-        tasks: only tasks whose name, recipe or ONNX node contains one of these.
-        tuner: "beam", "xgb" (a rank model; needs the extra `tune`), "ga", "random" or "grid"; or "metaschedule": TVM's
-            own search over the same kernels, for which `log` is the folder of its database.
-        patience: trials without progress that end a task.
-        goal: stop when the kernels' time, tuned over untuned, is estimated to be this; 0 for never.
-        seed: of the tuners and of inputs.
-        resume: go on with the log: what it has is not measured again.
-        dry_run: measure nothing; the report lists tasks and spaces.
-        rpc: (host, port, key) of a TVM RPC tracker: measure on all of its servers under this key.
-        on_event: is told what happens, as plain values: "start", "peak", "trial", "end".
-        **options: compile options, as for :func:`compile`; `records` is not among them.
-
-    Returns:
-        A report: one row a task, and the ratio of the whole model with its interval; `str()` prints it. After Ctrl-C
-        it has what was measured until then.
-
-    Raises:
-        OptionError: a bad option, no such task, or nothing to tune.
-        ModelError, UnsupportedError: as for :func:`compile`.
-    """
-    from .tuning.tune import tune as run_tune
-
-    return run_tune(
-        model, log=log, trials=trials, minutes=minutes, tasks=tasks, tuner=tuner, patience=patience, goal=goal,
-        seed=seed, resume=resume, dry_run=dry_run, rpc=rpc, on_event=on_event, **options,
     )  # fmt: skip
 
 

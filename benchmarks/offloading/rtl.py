@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from tests.byoc.systolic.code.test_plan import chain
+from tests.byoc.systolic.hardware.gemm_simulator import GemmSimulator
 from tests.byoc.systolic.hardware.programs import (
     random_inputs,
     random_program,
@@ -30,7 +31,6 @@ from tvm_ext.byoc.systolic import (
     run_rtl,
     simulate,
 )
-from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
 
 from benchmarks.common import arguments
 from benchmarks.common.results import ALL_RESULTS, write_parts

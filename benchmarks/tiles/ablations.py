@@ -9,7 +9,7 @@ from unittest import mock
 from tvm_ext.schedules.amx.blocks import Blocks
 from tvm_ext.schedules.amx.result import TileResult
 from tvm_ext.schedules.amx.tile_copy import TileCopy
-from tvm_ext.schedules.amx.tile_products import AmxTiles
+from tvm_ext.schedules.amx.tile_products import Tiles
 
 _note = TileResult.note
 
@@ -32,8 +32,8 @@ ABLATIONS: Mapping[str, Mapping[tuple[type, str], Any]] = {
         (TileResult, "note"): _note_and_write,
     },
     "no epilogue": {(TileResult, "some"): _nothing, (TileResult, "rest"): _nothing},
-    "no products": {(AmxTiles, "multiply"): _nothing},
-    "no tile loads": {(AmxTiles, "load"): _nothing},
+    "no products": {(Tiles, "multiply"): _nothing},
+    "no tile loads": {(Tiles, "load"): _nothing},
     "no copy": {(TileCopy, "write"): _nothing},
 }
 

@@ -53,20 +53,17 @@ class TileKernel:
         layouts: of its parameters; that of the weight is a :class:`TileWeight`.
         image: how the data is read.
         blocks: how the work is cut.
-        tiles: the registers.
         place: where a pixel of a channel stands in the data and in the result.
     """
 
-    def __init__(
-        self, match: TileMatch, layouts: Layouts, image: TileImage, blocks: Blocks, tiles: type[Tiles], place: Place
-    ) -> None:
+    def __init__(self, match: TileMatch, layouts: Layouts, image: TileImage, blocks: Blocks, place: Place) -> None:
         self._match, self._layouts, self._image, self._blocks, self._place = match, layouts, image, blocks, place
         self._data, self._weight, self._product = match.operands.data, match.operands.weight, match.operands.product
         packed = layouts.params[match.group.params.index(self._weight)]
         assert isinstance(packed, TileWeight)
         self._packed = packed
         self._decoding = Decoding.of(match.group, self._data)
-        self._tiles = tiles(self._product, Registers(blocks.pixels, 2, image.rows, packed.depth))
+        self._tiles = Tiles(self._product, Registers(blocks.pixels, 2, image.rows, packed.depth))
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""

@@ -17,7 +17,6 @@ from ..steps.storage import Decoding
 from .blocks import SHARES, STREAMS, Blocks
 from .cost import seconds
 from .tile_image import TileImage
-from .tile_products import AmxTiles, Tiles
 from .tile_weight import TileWeight
 
 
@@ -57,17 +56,10 @@ class TileMatch(Match):
 
 
 class TileRecipe(Recipe[TileMatch]):
-    """A recipe of products on tile registers.
-
-    Args:
-        tiles: the registers: the CPU's, or the plain twin of them.
-    """
+    """A recipe of products on tile registers."""
 
     version = 2
     features = TILE_FEATURES
-
-    def __init__(self, tiles: type[Tiles] = AmxTiles) -> None:
-        self.tiles = tiles
 
     def space(self, match: TileMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
@@ -149,7 +141,7 @@ def is_legal(image: TileImage, config: Config) -> bool:
     return blocks.parts == 1 or (blocks.parts - 1) * blocks.each < blocks.tiles
 
 
-def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis: int) -> TileOperands | Miss:
+def operands_of(group: Group, machine: Machine, output_axis: int) -> TileOperands | Miss:
     """The two stored operands of a group's anchor, which tiles multiply; or why they cannot."""
     data, weight = group.operand(0), group.operand(1)
     if data is None or weight is None:
@@ -169,7 +161,7 @@ def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis:
         return Miss(f"zero point {right.zero_point} of {right.stored} weights would need sums of the data")
     if isinstance(right.scale, Param) and right.scale.shape not in ((), (1,)) and right.axis != output_axis:
         return Miss(f"weight scales along axis {right.axis}: outputs have axis {output_axis}")
-    if tiles is AmxTiles and (lacking := _lacking(product, machine)):
+    if lacking := _lacking(product, machine):
         return Miss(lacking)
     return TileOperands(data, weight, product, left.zero_point, flipped)
 

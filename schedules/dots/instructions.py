@@ -11,7 +11,7 @@ A step of a blocked reduction (:mod:`..blocked.kernel`) is then one word: a word
 and each lane has its own word of the weights. With words for steps everything there holds as it is: a word has the
 bytes of a float32, and the instructions run at the rate of float32 multiply-adds.
 
-A kernel is written in plain TIR, which is its **plain twin**: it runs anywhere, and tests compare the two. Tensorizing
+A kernel is written in plain TIR, which runs anywhere: its **plain twin**, that tests compare with. Tensorizing
 puts the instruction in the place of its innermost two loops, over lanes and over the elements of a word:
 
     for j in 16: for k in 4: acc[j] += int32(x[k]) * int32(w[j, k])    ->    acc[0:16] = vpdpbusd(acc[0:16], x, w)
@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -50,7 +50,7 @@ class Dot:
     Attributes:
         data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace,
             "int16" bytes that the kernel has widened.
-        feature: what the machine must have; empty for the plain twin.
+        feature: what the machine must have; "" for the plain loops, that tests compare with.
         lanes: of the accumulator.
     """
 
@@ -76,7 +76,7 @@ class Dot:
 
     @property
     def instruction(self) -> str:
-        """Its mnemonic; empty for the plain twin."""
+        """Its mnemonic; "" of plain loops."""
         return _INSTRUCTIONS[self.feature]
 
     @property
@@ -95,11 +95,6 @@ class Dot:
         if self.weight == "bfloat16":
             return "dot_bf16"
         return "dot_int16" if self.widens else "dot_int8"
-
-    @property
-    def plain(self) -> Dot:
-        """The twin: the same sums without the instruction."""
-        return replace(self, feature="")
 
     def missing(self, machine: Machine) -> str:
         """What a machine lacks to run it; empty if nothing."""

@@ -85,12 +85,11 @@ class DotMatch(BlockedMatch):
         return self.operands.copied_dot if self.copied else self.operands.dot
 
 
-def operands_of(group: Group, machine: Machine, output_axis: int, plain: bool = False) -> Operands | Miss:
+def operands_of(group: Group, machine: Machine, output_axis: int) -> Operands | Miss:
     """The operands of a group whose anchor multiplies narrow numbers; or why they are none.
 
     Args:
         output_axis: the axis of the weight that runs over outputs.
-        plain: take the plain twin of the instruction.
     """
     data, weight = group.operand(0), group.operand(1)
     if data is None or weight is None:
@@ -101,7 +100,6 @@ def operands_of(group: Group, machine: Machine, output_axis: int, plain: bool = 
     x, w = Decoding.of(group, data), Decoding.of(group, weight)
     if dot is None or x.kind != w.kind or _COMPUTED.get(x.kind) != group.computed:
         return Miss(f"{data.dtype} by {weight.dtype}: no instruction multiplies these")
-    dot = dot.plain if plain else dot
     if missing := dot.missing(machine):
         return Miss(missing)
     if x.zero_point is None or (isinstance(x.scale, Param) and x.scale.shape not in ((), (1,))):

@@ -28,7 +28,7 @@ class DenseAmx(TileRecipe):
     anchors = frozenset({"relax.matmul"})
 
     def match(self, group: Group, machine: Machine) -> TileMatch | Miss:
-        operands = operands_of(group, machine, self.tiles, output_axis=1)
+        operands = operands_of(group, machine, output_axis=1)
         if isinstance(operands, Miss):
             return operands
         data, weight, product = operands.data, operands.weight, operands.product
@@ -48,5 +48,5 @@ class DenseAmx(TileRecipe):
     def compute(self, match: TileMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         image, lead = match.image(config), match.group.shape[:-1]
         return TileKernel(
-            match, layouts, image, Blocks.of(image, config), self.tiles, lambda n, c, y, x: (*unflatten(y, lead), c)
+            match, layouts, image, Blocks.of(image, config), lambda n, c, y, x: (*unflatten(y, lead), c)
         ).function()

@@ -27,20 +27,13 @@ from ..steps.loops import parallel_rows
 
 
 class DenseDot(MatmulRecipe[DotMatch]):
-    """Packed matmul by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over columns and rows.
-
-    Args:
-        plain: make the plain twin, without the instructions.
-    """
+    """Packed matmul by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over columns and rows."""
 
     name = "dense_dot"
     anchors = frozenset({"relax.matmul"})
 
-    def __init__(self, plain: bool = False) -> None:
-        self._plain = plain
-
     def match(self, group: Group, machine: Machine) -> DotMatch | Miss:
-        operands = operands_of(group, machine, output_axis=1, plain=self._plain)
+        operands = operands_of(group, machine, output_axis=1)
         if isinstance(operands, Miss):
             return operands
         data, weight = group.operand(0), group.operand(1)

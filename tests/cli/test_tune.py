@@ -11,12 +11,12 @@ import time
 
 import pytest
 
+import tvm_ext
 from tests.onnx_graphs import model, node, value
 from tests.onnx_graphs import random as normal
 from tests.tuning.conftest import short_rounds  # noqa: F401  (for all tests here)
 from tests.tuning.measure.processes import KEY, tracked
 from tvm_ext.core.records.record_book import RecordBook, lines_of
-from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.measure import MeasureError
 from tvm_ext.tuning.report import INTERRUPTED, TaskRow, TuneReport
 
@@ -49,7 +49,7 @@ def returned(monkeypatch):
             raise state["report"]
         return state["report"]
 
-    monkeypatch.setattr(tune_module, "tune", tune)
+    monkeypatch.setattr(tvm_ext, "tune", tune)
     return state
 
 

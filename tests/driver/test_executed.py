@@ -6,7 +6,7 @@ import pytest
 from tvm import tirx
 from tvm.script import tirx as T
 
-from tvm_ext.driver.executed import executed_flops
+from tvm_ext.driver.figures import executed_flops
 
 
 def kernel(value: Any) -> tirx.PrimFunc:

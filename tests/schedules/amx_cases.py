@@ -13,10 +13,10 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Config
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.schedules.amx.recipe import TileRecipe
-from tvm_ext.schedules.amx.tile_products import AmxTiles, PlainTiles
 
 from ..emulation.execution import MACHINE, Execution, tile_instructions
 from .kernels import _poisoned, make_group, matched, scheduled
+from .plain_tiles import plain_tiles
 
 BF16 = ml_dtypes.bfloat16
 X_SCALE, R_SCALE, Y_SCALE = 0.043, 0.051, 0.27
@@ -129,7 +129,8 @@ def run_twin(
     offered: Sequence[Layout] | None = None, threads: int = 1,
 ) -> np.ndarray:  # fmt: skip
     """The result of the plain twin."""
-    return _run(recipe(PlainTiles), group, arrays, config, offered, threads)
+    with plain_tiles():
+        return _run(recipe(), group, arrays, config, offered, threads)
 
 
 def run_tiles(
@@ -138,5 +139,5 @@ def run_tiles(
 ) -> tuple[np.ndarray, Execution]:  # fmt: skip
     """The result of the machine code, and what executed it."""
     with tile_instructions() as amx:
-        out = _run(recipe(AmxTiles), group, arrays, config, offered, threads)
+        out = _run(recipe(), group, arrays, config, offered, threads)
     return out, amx

@@ -1,8 +1,9 @@
 """Groups on narrow numbers, and their kernels compiled as models are: instructions and plain twins."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +16,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Recipe
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.schedules.dots.instructions import dot_of
+from tvm_ext.schedules.dots import operands as dot_operands
+from tvm_ext.schedules.dots.instructions import Dot, dot_of
 
 from .kernels import _poison, _poisoned, make_group, matched, scheduled
 
@@ -79,6 +81,17 @@ needs = {
         ("int8", dot_of("uint8", "int8", _MACHINE)), ("bf16", dot_of("bfloat16", "bfloat16", _MACHINE))
     )
 }  # fmt: skip
+
+
+def twin(recipe: Recipe) -> Recipe:
+    """The recipe, whose kernels compute the same sums without the instruction."""
+
+    def plain(data: str, weight: str, machine: Machine) -> Dot | None:
+        dot = dot_of(data, weight, machine)
+        return dot and replace(dot, feature="")
+
+    recipe.match = mock.patch.object(dot_operands, "dot_of", plain)(recipe.match)  # type: ignore[method-assign]
+    return recipe
 
 
 def decoded(narrow: Narrow, x: Any, w: Any, scale: Any, axis: int) -> Any:

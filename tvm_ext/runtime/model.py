@@ -284,7 +284,7 @@ class CompiledModel:
 
 
 def load(path: str | os.PathLike[str], *, threads_wait: ThreadsWait = None) -> CompiledModel:
-    """Load an exported model. Needs no compiler.
+    """Load a file that `CompiledModel.export` wrote. Needs no compiler and no libtvm_compiler.
 
     Args:
         path: the file.

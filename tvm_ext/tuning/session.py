@@ -18,7 +18,7 @@ from .measure import MeasureError, Measurement, Measurer, TaskError
 from .state import TaskState, next_state
 from .task import Task
 from .tuners import make_tuner
-from .tuners.features import feature_rows
+from .tuners.rank_model import feature_rows
 
 Event = Mapping[str, Any]
 """Something that happened: "event" names it, the rest are plain values."""

@@ -42,10 +42,37 @@ def tune(
     resume: bool = False, dry_run: bool = False, measurer: Measurer | None = None,
     rpc: tuple[str, int, str] | None = None, on_event: Callable[[Event], None] | None = None, **options: Any,
 ) -> TuneReport:  # fmt: skip
-    """See :func:`tvm_ext.tune`.
+    """Search configurations of a model's kernels, or of a template, by measuring them.
+
+    Each candidate is built and run in a worker process, its output compared with the unscheduled function, and its
+    record appended to the log at once. At the end the whole model is timed with and without the best records; a task
+    that is no faster there keeps its default. `compile(model, records=log)` uses the log.
 
     Args:
+        model: a path, the bytes of an ONNX file, an `onnx.ModelProto`, or a task of a :func:`tvm_ext.template`.
+        log: file to append to; None for NAME.tuning.json.
+        trials: candidates to measure in all.
+        minutes: time to measure; 10 if neither is given.
+        tasks: only tasks whose name, recipe or ONNX node contains one of these.
+        tuner: "beam", "xgb" (a rank model; needs the extra `tune`), "ga", "random" or "grid"; or "metaschedule": TVM's
+            own search over the same kernels, for which `log` is the folder of its database.
+        patience: trials without progress that end a task.
+        goal: stop when the kernels' time, tuned over untuned, is estimated to be this; 0 for never.
+        seed: of the tuners and of inputs.
+        resume: go on with the log: what it has is not measured again.
+        dry_run: measure nothing; the report lists tasks and spaces.
         measurer: builds, checks and times candidates; None for this machine, or for `rpc`.
+        rpc: (host, port, key) of a TVM RPC tracker: measure on all of its servers under this key.
+        on_event: is told what happens, as plain values: "start", "peak", "trial", "end".
+        **options: compile options, as for :func:`tvm_ext.compile`; `records` is not among them.
+
+    Returns:
+        A report: one row a task, and the ratio of the whole model with its interval; `str()` prints it. After Ctrl-C
+        it has what was measured until then.
+
+    Raises:
+        OptionError: a bad option, no such task, or nothing to tune.
+        ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES

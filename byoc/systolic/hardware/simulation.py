@@ -1,4 +1,4 @@
-"""Runs the hardware in Amaranth's simulator: a GEMM on the array, or a program on the whole chip.
+"""Runs the hardware in Amaranth's simulator: a program on the whole chip.
 
 A run begins with registers and memories of zeros, and keeps what was elaborated; one run at a time.
 """
@@ -16,16 +16,14 @@ from ..code.program import Program
 from ..simulation.functional import TileMover
 from ..simulation.timing import simulate
 from .core import Core
-from .gemm import unit_of
 from .queues import ENTRY, FINISH_EPOCH, INT8, UINT8, WORDS
-from .records import GEMM
 
 _ELEMENTS = {"int8": INT8, "uint8": UINT8, "int32": WORDS, "float32": WORDS}
 #: Clocks in which the host fills the queues before it lets them go.
 _FILL = 4
 
 
-class _Bench:
+class Bench:
     """A component in the simulator; each :meth:`go` runs one testbench on it from reset."""
 
     def __init__(self, component: Any) -> None:
@@ -44,83 +42,13 @@ class _Bench:
         self._simulator.run()
 
 
-class GemmSimulator:
-    """The GEMM unit of one dataflow, with arrays of numpy for its memories.
-
-    Args:
-        dataflow: "ws", "os" or "is".
-        rows, cols: processing elements.
-        overlapped: see :func:`..simulation.stepper.step_gemm`.
-    """
-
-    def __init__(self, dataflow: str, rows: int, cols: int, overlapped: bool = False) -> None:
-        self.unit = unit_of(dataflow, rows, cols, overlapped)
-        self._dataflow, self._rows, self._cols, self._bench = dataflow, rows, cols, _Bench(self.unit)
-
-    def run(
-        self, a: np.ndarray, b: np.ndarray, acc: np.ndarray | None = None, watch: Callable[..., None] | None = None
-    ) -> tuple[np.ndarray, int]:
-        """acc[m, n] + a[m, k] b[k, n] of int8, int32, and the clocks until it is in the accumulator memory.
-
-        Args:
-            watch: is given, after each clock, a function that reads a signal, and the accumulator memory [m, n].
-        """
-        (m, k), n = a.shape, b.shape[1]
-        scratchpad = np.frombuffer(a.tobytes() + b.tobytes(), np.uint8)
-        memory = np.zeros(m * n, np.int32) if acc is None else acc.reshape(-1).copy()
-        gemm = Gemm(self._dataflow, int(acc is not None), 0, a.size, 0, m, k, n)
-        limit, clocks, unit = 4 * (m + self._rows) * (k + self._rows) * (n + self._cols), 0, self.unit
-
-        async def bench(context: Any) -> None:
-            nonlocal clocks
-            context.set(unit.gemm, GEMM.from_bits(int.from_bytes(encode([gemm]), "little")))
-            context.set(unit.active, 1)
-            done = False
-            while not done:
-                self._serve(context, scratchpad, memory)
-                done = context.get(unit.done)
-                await context.tick()
-                clocks += 1
-                assert clocks < limit, f"{gemm} has not finished after {limit} clocks"
-                if watch is not None:
-                    watch(context.get, memory.reshape(m, n))
-
-        self._bench.go(bench)
-        return memory.reshape(m, n), clocks
-
-    def _serve(self, context: Any, scratchpad: np.ndarray, memory: np.ndarray) -> None:
-        """Answers the reads of this clock, and writes its sums."""
-        unit = self.unit
-        for name, lanes in (("left", self._rows), ("top", self._cols)):
-            if enable := context.get(getattr(unit, f"{name}_enable")):
-                address = _unpacked(context, getattr(unit, f"{name}_address"), lanes, "<u4")
-                values = scratchpad[np.where(_bits(enable, lanes), address, 0)]
-                context.set(getattr(unit, f"{name}_data").as_value(), int.from_bytes(values.tobytes(), "little"))
-        if enable := context.get(unit.sum_enable):
-            address, sums = (
-                _unpacked(context, values, self._cols, dtype)[_bits(enable, self._cols)]
-                for values, dtype in ((unit.sum_address, "<u4"), (unit.sum, "<i4"))
-            )
-            add = _bits(context.get(unit.sum_add), self._cols)[_bits(enable, self._cols)]
-            memory[address] = np.where(add, memory[address], 0) + sums
-
-
-def _unpacked(context: Any, values: Any, count: int, dtype: str) -> np.ndarray:
-    data = context.get(values.as_value()).to_bytes(count * np.dtype(dtype).itemsize, "little")
-    return np.frombuffer(data, dtype)
-
-
-def _bits(value: int, count: int) -> np.ndarray:
-    return np.array([value >> bit & 1 for bit in range(count)], bool)
-
-
 class CoreSimulator:
     """The whole chip that a program needs, and DRAM: the host and what stands at the DRAM port are Python."""
 
     def __init__(self, program: Program) -> None:
         self._program, self._limit = program, 2 * simulate(program).cycles + 1000
         self.core = core_for(program)
-        self._bench = _Bench(self.core)
+        self._bench = Bench(self.core)
 
     def run_into(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> int:
         """Writes the outputs of a run, in place, as :func:`..simulation.functional.run_into` does.

@@ -31,7 +31,7 @@ class Conv2dAmx(TileRecipe):
     def match(self, group: Group, machine: Machine) -> TileMatch | Miss:
         if isinstance(conv := convolution_of(group, any_type=True), Miss):
             return conv
-        if isinstance(operands := operands_of(group, machine, self.tiles, output_axis=0), Miss):
+        if isinstance(operands := operands_of(group, machine, output_axis=0), Miss):
             return operands
         if conv.window.groups != 1:
             return Miss(f"groups={conv.window.groups}: this recipe has no grouped convolution")
@@ -56,7 +56,7 @@ class Conv2dAmx(TileRecipe):
 
     def compute(self, match: TileMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         image = match.image(config)
-        return TileKernel(match, layouts, image, Blocks.of(image, config), self.tiles, lambda *at: at).function()
+        return TileKernel(match, layouts, image, Blocks.of(image, config), lambda *at: at).function()
 
 
 def _images(window: Window, product: Product) -> dict[str, TileImage]:

@@ -35,18 +35,11 @@ _FEW = 4
 
 
 class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
-    """Direct convolution by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over output channels and pixels.
-
-    Args:
-        plain: make the plain twin, without the instructions.
-    """
+    """Direct convolution by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over output channels and pixels."""
 
     name = "conv2d_dot"
     anchors = frozenset({"relax.nn.conv2d"})
     any_size = True
-
-    def __init__(self, plain: bool = False) -> None:
-        self._plain = plain
 
     def match(self, group: Group, machine: Machine) -> DotImageMatch | Miss:
         if isinstance(conv := convolution_of(group, any_type=True), Miss):
@@ -54,7 +47,7 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
         window = conv.window
         if window.groups != 1:
             return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
-        operands = operands_of(group, machine, output_axis=0, plain=self._plain)
+        operands = operands_of(group, machine, output_axis=0)
         if isinstance(operands, Miss):
             return operands
         ci, few = window.channels, window.channels <= _FEW

@@ -11,10 +11,10 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.dense_dot import DenseDot
 
 from ..kernels import ROUNDOFF
-from ..narrow import BF16, DATA_SCALE, TYPES, assert_exact, narrow_group, needs, run_narrow
+from ..narrow import BF16, DATA_SCALE, TYPES, assert_exact, narrow_group, needs, run_narrow, twin
 
 MACHINE = Machine.detect()
-RECIPE, TWIN = DenseDot(), DenseDot(plain=True)
+RECIPE, TWIN = DenseDot(), twin(DenseDot())
 CASES = {
     "square": ((64, 64), (64, 64)),
     "one row": ((1, 512), (512, 100)),

@@ -7,7 +7,7 @@ import tvm
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.runtime import tiles
-from tvm_ext.tuning.measure.permission import ASK, asking_kernel, request_of
+from tvm_ext.tuning.measure.remote import ASK, asking_kernel, request_of
 
 
 def test_linux_answers_a_kernel_as_it_answers_python(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 import tvm_ext
 from tvm_ext.core import tuner_names
 from tvm_ext.core.errors import OptionError
-from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.session import Session
 from tvm_ext.tuning.tuners import TUNERS, make_tuner
 
@@ -173,6 +172,6 @@ def test_names_that_signatures_and_command_lines_list_are_those_of_the_tuners() 
 
 def test_the_default_needs_no_further_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xgboost", None)  # importing it fails
-    for function in (tvm_ext.tune, tune_module.tune, Session):
+    for function in (tvm_ext.tune, Session):
         assert inspect.signature(function).parameters["tuner"].default == tuner_names.DEFAULT
     assert len(search(kernel(), make_tuner(tuner_names.DEFAULT, kernel()), 64)) == 64

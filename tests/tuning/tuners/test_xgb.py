@@ -11,9 +11,8 @@ import pytest
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.tuning.tuners import make_tuner
 from tvm_ext.tuning.tuners import xgb as module
-from tvm_ext.tuning.tuners.annealing import anneal
-from tvm_ext.tuning.tuners.features import Rows, feature_rows
-from tvm_ext.tuning.tuners.rank_model import RankModel, _labels
+from tvm_ext.tuning.tuners.rank_model import RankModel, Rows, _labels, feature_rows
+from tvm_ext.tuning.tuners.xgb import anneal
 
 from .landscapes import Landscape, kernel, plain, search, trials_to
 

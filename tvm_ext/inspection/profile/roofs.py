@@ -51,11 +51,6 @@ class Roofs(Plain):
         """Operations a second of multiply-adds, as "", and of each instruction that was measured."""
         return {"": self.flops, **self.instructions}
 
-    @property
-    def ridge(self) -> float:
-        """Operations a byte at which both roofs meet."""
-        return self.flops / self.bandwidth
-
     def seconds(self, flops: float, size: float, cached: bool = False, instruction: str = "") -> float:
         """The least time for work, by the roof that allows less (Williams et al., CACM 2009).
 

@@ -1,8 +1,10 @@
-"""What a tuner is: it proposes configurations and is told what they took."""
+"""What a tuner is: it proposes configurations and is told what they took. And what every other one has to beat:
+every legal point in the order of the space, and legal points by chance.
+"""
 
 import abc
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +14,8 @@ from ...core.recipe import Config
 from ..task import Task
 
 WarmRecord = tuple[Sequence[float] | np.ndarray, float, int]
-"""Features of a configuration of another task (as :func:`.features.feature_rows` gives them, or without the estimate),
-its seconds (infinite: failed), and a number of that task."""
+"""Features of a configuration of another task (as :func:`.rank_model.feature_rows` gives them, or without the
+estimate), its seconds (infinite: failed), and a number of that task."""
 
 
 class Tuner(abc.ABC):
@@ -101,3 +103,25 @@ class Tuner(abc.ABC):
     def _choose(self, count: int) -> Iterable[Config]:
         """Configurations in the order they are wanted. Of those that are illegal or were seen, the caller takes none;
         if none is left, it takes random ones."""
+
+
+class GridTuner(Tuner):
+    """Points in the order of their index; for small spaces."""
+
+    name = "grid"
+
+    def __init__(self, task: Task, seed: int = 0) -> None:
+        super().__init__(task, seed)
+        self._points = map(self.space.at, range(self.space.points))
+
+    def _choose(self, count: int) -> Iterator[Config]:
+        return self._points
+
+
+class RandomTuner(Tuner):
+    """Points drawn uniformly from the legal ones, each once."""
+
+    name = "random"
+
+    def _choose(self, count: int) -> Iterable[Config]:
+        return self.sample(count)

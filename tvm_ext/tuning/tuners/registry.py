@@ -6,8 +6,7 @@ from typing import Any
 
 from ...core.errors import OptionError
 from ..task import Task
-from .base import Tuner
-from .baselines import GridTuner, RandomTuner
+from .base import GridTuner, RandomTuner, Tuner
 from .beam import BeamTuner
 from .ga import GATuner
 from .xgb import XGBTuner

@@ -14,7 +14,8 @@ from ..cases import random_int8
 
 pytest.importorskip("amaranth")
 from tvm_ext.byoc.systolic.hardware.gemm import GemmUnit
-from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
+
+from .gemm_simulator import GemmSimulator
 
 #: Rows and columns of arrays, and whether folds overlap.
 ARRAYS = [

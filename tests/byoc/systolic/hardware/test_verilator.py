@@ -21,7 +21,7 @@ pytest.importorskip("pyosys")
 from amaranth.hdl import Value
 from amaranth.lib.wiring import Flow
 
-from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
+from .gemm_simulator import GemmSimulator
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None, reason="Verilator is not installed: apt-get install verilator"

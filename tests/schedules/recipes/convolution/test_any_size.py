@@ -25,7 +25,7 @@ from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from ...any_size import AnySize, each_size, symbols, with_extents
 from ...convolutions import conv_group, grouped_reference, transposed_reference
 from ...kernels import ROUNDOFF, matched, random
-from ...narrow import TYPES, assert_exact, needs
+from ...narrow import TYPES, assert_exact, needs, twin
 from .test_conv2d_dot import Case, make, offered_to
 
 #: recipe, data, weight, attributes
@@ -215,7 +215,7 @@ def test_narrow_numbers(case: Case, kind: str, plain: bool) -> None:
     result = [out_extent(False, size, k, s, 1, 2 * case.padding[0]) for size, k, s in sizes]
     constants = [p.shape for p in group.params[1:]]
     group = with_extents(group, (*case.x[:2], h, w), *constants, (1, case.w[0], *result))
-    kernel = AnySize(Conv2dDot(plain), group, Machine.detect(), offered=offered_to(group))
+    kernel = AnySize(twin(Conv2dDot()) if plain else Conv2dDot(), group, Machine.detect(), offered=offered_to(group))
     for size in each_size(H={1, 5, case.x[2]}, W={2, 7, case.x[3]}):
         shape = (*case.x[:2], size["H"], size["W"])
         _, arrays, want = make(Case(shape, case.w, case.strides, case.padding), narrow, rng(1))

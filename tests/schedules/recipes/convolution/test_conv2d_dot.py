@@ -15,10 +15,10 @@ from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 
 from ...convolutions import reference
 from ...kernels import ROUNDOFF, make_group
-from ...narrow import BF16, DATA_SCALE, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow
+from ...narrow import BF16, DATA_SCALE, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow, twin
 
 MACHINE = Machine.detect()
-RECIPE, TWIN = Conv2dDot(), Conv2dDot(plain=True)
+RECIPE, TWIN = Conv2dDot(), twin(Conv2dDot())
 
 
 @dataclass(frozen=True)
