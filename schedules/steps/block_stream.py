@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Param
 from tvm_ext.ops.scalars.strict_floats import times
 from tvm_ext.rates.instructions import vpdpbusd
 
@@ -138,24 +139,51 @@ class BlockStream:
     def _begin(self, group: Any, m: Any, b: Any) -> None:
         """The share that a block of a row of x has of the lines that no loop over words asks for in time: the beginning
         of the first group, or, where several tiles of rows read a group, all of it."""
-        if self._tile.prefetched:
-            lines = self._lines_of_a_block * self._match.blocks if self._passes > 1 else -(-_AHEAD // LINE_BYTES)
-            each = -(-lines // (self._rows * self._match.blocks))
-            weight = next((other for _, other in self._match.beside), self._match)
-            self._ask(weight, (group, 0), (m * self._match.blocks + b) * each, each)
+        if not self._tile.prefetched:
+            return
+        weight, whole = next((other for _, other in self._match.beside), self._match), self._passes > 1
+        streams = [(weight.codes, self._lines_of_a_block)] + ([] if whole else self._factors(weight, self._match.side))
+        for param, lines in streams:
+            each = -(
+                -lines * (self._match.blocks if whole else self._blocks_ahead) // (self._rows * self._match.blocks)
+            )
+            self._ask(param, (group, 0), (m * self._match.blocks + b) * each, each)
 
     def _ask_next(self, weight: BlockMatch, place: tuple[Any, Any, Any]) -> None:
         """The share that a vector of a tile of rows, one of several, has of the same block of the next group."""
         if self._tile.prefetched and self._passes > 1:
             (group, b, vector), side = place, self._match.side
             share = -(-self._lines_of_a_block // (self._passes * side))
-            self._ask(weight, (group + 1, b), (self._first // self._tile.rows * side + vector) * share, share)
+            self._ask(weight.codes, (group + 1, b), (self._first // self._tile.rows * side + vector) * share, share)
 
-    def _ask(self, weight: BlockMatch, place: tuple[Any, Any], first: Any, count: int) -> None:
-        """Prefetch lines of a weight's words, numbered from a group's block on."""
+    def _ask_factors(self, weight: BlockMatch, place: tuple[Any, Any, Any], vectors: int) -> None:
+        """Scales and points of vectors, as far ahead as words are asked for: streams so thin that the hardware, which
+        begins anew in each page, is late for a part of every one."""
+        if self._tile.prefetched and self._passes == 1:
+            group, b, vector = place
+            for param, lines in self._factors(weight, vectors):
+                self._ask(param, (group, b + self._blocks_ahead, vector), 0, lines)
+
+    def _factors(self, weight: BlockMatch, vectors: int) -> list[tuple[Param, int]]:
+        """Scales and points, and cache lines of a block of so many vectors of each."""
+        params = [param for param in (weight.scales, weight.points) if param is not None]
+        return [(p, -(-vectors * self._lanes * self._itemsize(p) // LINE_BYTES)) for p in params]
+
+    def _itemsize(self, param: Param) -> int:
+        return tvm.DataType(str(self._args.buffer(param).ty.dtype)).bits // 8
+
+    def _ask(self, param: Param, place: tuple[Any, ...], first: Any, count: int) -> None:
+        """Prefetch lines of a packed operand, numbered from a place in it on."""
+        buffer = self._args.buffer(param)
+        inner = [0] * (len(buffer.ty.shape) - len(place) - 1)
         with T.unroll(count) as i:
-            line = [*place, 0, 0, (first + i) * (LINE_BYTES // 4)]
-            T.evaluate(prefetch(self._args.buffer(weight.codes), line))
+            index = (first + i) * (LINE_BYTES // self._itemsize(param))
+            T.evaluate(prefetch(buffer, [*place, *inner, index]))
+
+    @property
+    def _blocks_ahead(self) -> int:
+        """Blocks of a group that are as many bytes of words as are asked for ahead."""
+        return -(-_AHEAD // (LINE_BYTES * self._lines_of_a_block))
 
     @property
     def _passes(self) -> int:
@@ -264,10 +292,12 @@ class BlockStream:
             own = own_buffer("own", (height, together, lanes), "float32", "local")
             with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
                 T.buffer_store(own, tirx.const(0, "float32"), [m, r, j])
-            with T.serial(self._match.blocks) as b, T.unroll(together) as r:
-                place = (group, b, first + r)
-                self._ask_next(weight, place)
-                self._add(own, r, self._dots(weight, place), weight, place)
+            with T.serial(self._match.blocks) as b:
+                self._ask_factors(weight, (group, b, first), together)
+                with T.unroll(together) as r:
+                    place = (group, b, first + r)
+                    self._ask_next(weight, place)
+                    self._add(own, r, self._dots(weight, place), weight, place)
             with nested(T.unroll(height), T.unroll(together), T.vectorized(lanes)) as (m, r, j):
                 T.buffer_store(acc, own[m, r, j], [m, first + r, j])
         return acc

@@ -1,12 +1,15 @@
 """Matmuls by packed weights against float64: few rows, many rows, rows of any number."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 from tvm import relax
+from tvm.ir import Call
 
-from tvm_ext.core.group import Group
+from tvm_ext.core.graph.nodes import nodes_of
+from tvm_ext.core.group import WEIGHTS_IN, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.ops.block_weights import NAME
@@ -15,7 +18,7 @@ from tvm_ext.schedules.recipes.blocks.matmul_blocks import MatmulBlocks
 
 from ...any_size import AnySize, each_size, symbols, with_extents
 from ...block_weights import BlockCase
-from ...kernels import ROUNDOFF, make_group, random, run_kernel
+from ...kernels import ROUNDOFF, make_group, matched, random, run_kernel
 
 FEW, MANY = MatmulBlocks(), DenseBlocks()
 CASES = {
@@ -155,6 +158,22 @@ def test_products_that_meet_behind_a_norm_agree_with_float64(name: str, norm: bo
         assert np.all(
             np.abs(got - opened * up) <= 1.2 * errors[1] * np.abs(up) + (np.abs(opened) + errors[1]) * errors[0]
         )
+
+
+@pytest.mark.parametrize("outputs", [37, 96])
+def test_scales_and_points_that_come_from_memory_are_asked_for(rng: np.random.Generator, outputs: int) -> None:
+    """As often in the loop over blocks as a group of vectors has cache lines of them."""
+    machine, asked = Machine.described("zen4", 2), {}
+    group = BlockCase(rng, outputs, 576, points="floats", digits=2).group((1, 576))
+    for level in ("l2", "memory"):
+        match = matched(FEW, Group("g", group.function.with_attr(WEIGHTS_IN, level)), machine)
+        config = FEW.default(match, machine)
+        body = FEW.compute(match, config, match.layouts()).body
+        calls = [call for call in nodes_of(body, Call) if str(getattr(call.op, "name", "")) == "tirx.prefetch"]
+        asked[level] = Counter(call.args[0].args[0].source.name for call in calls)
+        assert match.side in (2, 3)
+    assert not asked["l2"]
+    assert asked["memory"] == {"p1": 1, "p2": 2, "p3": 2}  # at the beginning, and in the loop; words in the loop later
 
 
 def test_products_that_do_not_go_together_are_refused(rng: np.random.Generator) -> None:
