@@ -11,7 +11,6 @@ from tvm_ext.core.errors import ArtifactError, OptionError
 from tvm_ext.frontend import zoo
 from tvm_ext.inspection.memory import MemoryPlan
 
-
 MODEL = zoo.mlp(inputs=24, hidden=(40, 40, 40), classes=5)
 
 
