@@ -7,6 +7,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)  # trees of sources and of TVM are many objects: 700 at a time takes a sixth
         gc.enable()
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where programs and measurements of a test are kept; it is not made yet."""
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """Small ONNX models, written by hand."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,22 @@ def model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
+def saved(proto: onnx.ModelProto, path: Path) -> str:
+    """The path of a file that holds the model."""
+    onnx.save(proto, path)
+    return str(path)
+
+
 def random(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
     """Normal float32 numbers, the same each time."""
     return (np.random.default_rng([seed, *shape]).standard_normal(shape) * scale).astype(np.float32)
+
+
+def two_products(rows: int, *sizes: int, seed: int = 0) -> onnx.ModelProto:
+    """relu(x w) v: x of so many rows, and three sizes, those of its columns, between and of the result's columns."""
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")]
+    weights = {"w": random(*sizes[:2], seed=seed), "v": random(*sizes[1:], seed=seed)}
+    return model(nodes, [value("x", (rows, sizes[0]))], [value("y", (rows, sizes[2]))], weights)
 
 
 def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
@@ -70,9 +84,11 @@ def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
     return model(nodes, [value("x", [1, 3, size, size])], [value("y", [1, 50])], weights)
 
 
-def text_model(text: str, weights: Mapping[str, Any]) -> onnx.ModelProto:
-    """A model in ONNX's own text, with the values of names that it does not define."""
-    proto = onnx.parser.parse_model(text)
-    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
+def text_model(text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> onnx.ModelProto:
+    """A model in ONNX's own text, of an opset if it names none, with the values of names that it does not define."""
+    head = "" if text.lstrip().startswith("<") else f'<ir_version: 8, opset_import: ["": {opset}]>\n'
+    proto = onnx.parser.parse_model(head + text)
+    arrays = (weights or {}).items()
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in arrays)
     onnx.checker.check_model(proto)
     return proto

@@ -116,8 +116,8 @@ def test_one_python_is_that_of_all_peers_and_others_are_named():
 def test_given_inputs_take_the_place_of_drawn_ones():
     specs = [TensorSpec("ids", (1, 3), "int64"), TensorSpec("x", (2,), "float32")]
     ids = np.array([[7, 1000, 9]])
-    found = module._inputs(specs, {"ids": ids}, 0)
-    assert found["ids"] is ids and found["x"].shape == (2,) and found["x"].std() > 0
+    inputs = module._inputs(specs, {"ids": ids}, 0)
+    assert inputs["ids"] is ids and inputs["x"].shape == (2,) and inputs["x"].std() > 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.onnx_graphs import saved
 from tests.verification.fakes import dense_model
 from tvm_ext.benchmarking.process import Worker, WorkerError, environment
 from tvm_ext.core.errors import OptionError
@@ -59,13 +60,9 @@ def test_close_ends_a_stopped_worker(start):
 
 @pytest.mark.parametrize(
     ("mode", "reason"),
-    [
-        ("crash", "killed by SIGSEGV: about to crash"),
-        ("exit", "ended with exit code 3: giving up"),
-        ("garbage", "answered no JSON"),
-        ("error", "ValueError: wrong"),
-    ],
-)
+    [("crash", "killed by SIGSEGV: about to crash"), ("exit", "ended with exit code 3: giving up"),
+     ("garbage", "answered no JSON"), ("error", "ValueError: wrong")],
+)  # fmt: skip
 def test_failures_are_reasons(start, mode, reason):
     worker = start(mode)
     with pytest.raises(WorkerError, match=reason):
@@ -113,9 +110,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_stopped_worker_dies_with_its_parent(tmp_path):
-    (tmp_path / "m.onnx").write_bytes(dense_model()[0].SerializeToString())
     save_npz(tmp_path / "in.npz", {"x": np.zeros((3, 7), np.float32)})
-    files = [str(tmp_path / name) for name in ("m.onnx", "in.npz", "out.npz")]
+    files = [saved(dense_model()[0], tmp_path / "m.onnx"), str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
     done = subprocess.run([sys.executable, "-c", ORPHAN, *files], env=environment(1), capture_output=True, timeout=120)
     assert done.returncode == -9, done.stderr
     stat = pathlib.Path(f"/proc/{int(done.stdout)}/stat")

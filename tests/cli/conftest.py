@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 
+from tests.onnx_graphs import saved
 from tests.verification.fakes import FakeCompiled, dense_model
 from tvm_ext.cli import main
 from tvm_ext.core.errors import ModelError
@@ -68,9 +69,7 @@ def fake(monkeypatch):
 @pytest.fixture
 def model(tmp_path):
     """Path of a small ONNX file."""
-    path = tmp_path / "dense.onnx"
-    path.write_bytes(dense_model()[0].SerializeToString())
-    return str(path)
+    return saved(dense_model()[0], tmp_path / "dense.onnx")
 
 
 @pytest.fixture
@@ -80,6 +79,18 @@ def cli(capsys):
     def run(*argv):
         code = main(list(argv))
         return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(cli):
+    """Runs a command that ends with an error: what it says of it, and nothing else."""
+
+    def run(*argv, code=2):
+        status, out, err = cli(*argv)
+        assert status == code and out == "" and "Traceback" not in err, (status, out, err)
+        return err
 
     return run
 

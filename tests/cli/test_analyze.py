@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-import onnx
 import pytest
 
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import model, node, random, saved, value
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("Relu", "r", "y")]
-    onnx.save(model(nodes, [value("x", (5, 7))], [value("y", (5, 3))], {"w": random(7, 3)}), tmp_path / "small.onnx")
-    return str(tmp_path / "small.onnx")
+    proto = model(nodes, [value("x", (5, 7))], [value("y", (5, 3))], {"w": random(7, 3)})
+    return saved(proto, tmp_path / "small.onnx")
 
 
 def test_analyze_prints_work_and_redundancy(cli, path: str) -> None:
@@ -29,8 +28,8 @@ def test_analyze_as_json(cli_json, path: str) -> None:
 
 def test_a_model_that_cannot_be_compiled_is_analyzed_and_says_so(cli, tmp_path: Path) -> None:
     mystery, tensors = node("Mystery", "x", "y", "m", domain="com.example"), [value(name, (2,)) for name in "xy"]
-    onnx.save(model([mystery], tensors[:1], tensors[1:], domains=["com.example"]), tmp_path / "m.onnx")
-    code, out, _ = cli("analyze", str(tmp_path / "m.onnx"))
+    proto = model([mystery], tensors[:1], tensors[1:], domains=["com.example"])
+    code, out, _ = cli("analyze", saved(proto, tmp_path / "m.onnx"))
     assert code == 3 and "1 nodes cannot be compiled" in out
     assert cli("analyze", str(tmp_path / "none.onnx"))[0] == 2
 

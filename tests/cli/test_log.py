@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.core.log_rows import AUTOTVM, CONV, MACHINE, PICKLED, record
+from tests.core.log_rows import AUTOTVM, CONV, MACHINE, PICKLED, record, written
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.records.record_book import RecordBook, Verdict, machine_fields
 from tvm_ext.core.records.task_key import TaskKey
@@ -19,19 +19,13 @@ CUT = FAST.to_row()[:80]
 
 
 def verdict(config=None, recipe=None):
-    return Verdict(CONV, recipe, config, HERE, "s1", 9.0, "no faster inside the model").to_line()
+    return Verdict(CONV, recipe, config, HERE, "s1", 9.0, "no faster inside the model")
 
 
 @pytest.fixture
 def log(tmp_path):
     """Writes a log."""
-
-    def write(*found, name="log.json"):
-        path = tmp_path / name
-        path.write_text("".join((f if isinstance(f, str) else f.to_row()) + "\n" for f in found))
-        return str(path)
-
-    return write
+    return lambda *rows, name="log.json": str(written(tmp_path / name, *rows))
 
 
 def test_ls_counts_rows_by_task(cli, cli_json, log):
@@ -43,10 +37,10 @@ def test_ls_counts_rows_by_task(cli, cli_json, log):
     assert conv.startswith(CONV.short + " ")
     assert conv.split()[-8:] == ["3", "1", "100.0", "us", "conv2d_nchwc", "2", "use", "conv2d_nchwc"]
     assert "conv2d_NCHWc.x86" in autotvm and total == "2 tasks, 4 records, 1 verdicts"
-    code, found = cli_json("log", "ls", path)
-    assert code == 0 and found["ok"] and [t["rows"] for t in found["tasks"]] == [3, 1]
-    assert found["tasks"][0]["best"]["seconds"] == 1e-4 and found["tasks"][0]["sessions"] == ["s2", "s1"]
-    assert found["tasks"][0]["args"] == CONV.args and found["tasks"][0]["verdict"]["config"] == SLOW.config
+    code, answer = cli_json("log", "ls", path)
+    assert code == 0 and answer["ok"] and [t["rows"] for t in answer["tasks"]] == [3, 1]
+    assert answer["tasks"][0]["best"]["seconds"] == 1e-4 and answer["tasks"][0]["sessions"] == ["s2", "s1"]
+    assert answer["tasks"][0]["args"] == CONV.args and answer["tasks"][0]["verdict"]["config"] == SLOW.config
 
 
 def test_ls_takes_several_logs_and_warns_of_bad_lines(cli, log):
@@ -72,9 +66,9 @@ def test_show_lists_rows_fastest_first(cli, cli_json, log):
     assert [r["recipe"] for r in task["records"]] == ["pool2d"]
 
 
-def test_show_of_no_such_task_names_those_there_are(cli, log):
-    code, out, err = cli("log", "show", log(FAST), "--task", "lstm")
-    assert code == 2 and out == "" and "--task 'lstm'" in err and CONV.short in err
+def test_show_of_no_such_task_names_those_there_are(refused, log):
+    said = refused("log", "show", log(FAST), "--task", "lstm")
+    assert "--task 'lstm'" in said and CONV.short in said
 
 
 def test_best_is_what_a_compile_would_use(cli, cli_json, log):
@@ -102,24 +96,22 @@ def test_validate_names_bad_lines_and_exits_1(cli, cli_json, log):
     assert code == 1 and not err
     assert [line.split(": ")[0] for line in out.splitlines()[:3]] == [f"{bad}:{n}" for n in (2, 3, 4)]
     assert "cut off" in out and "pickled" in out and out.endswith("5 records, 1 verdicts, 3 bad lines\n")
-    code, found = cli_json("log", "validate", bad)
-    assert code == 1 and not found["ok"] and [p["line"] for p in found["bad"]] == [2, 3, 4]
+    code, answer = cli_json("log", "validate", bad)
+    assert code == 1 and not answer["ok"] and [p["line"] for p in answer["bad"]] == [2, 3, 4]
 
 
-def test_merge_writes_every_row_once(cli, cli_json, log, tmp_path):
+def test_merge_writes_every_row_once(cli, cli_json, refused, log, tmp_path):
     one, two, out = log(FAST, CUT), log(SLOW, FAST, name="two"), str(tmp_path / "out")
     code, text, _ = cli("log", "merge", one, two, "-o", out)
     assert code == 0 and text.startswith(f"{out}: 2 of 3 records and 0 of 0 verdicts kept\nleft out: {one}:2: cut off")
     assert len(RecordBook.read([out]).records) == 2
-    code, found = cli_json("log", "merge", one, two, "-o", one)
-    assert code == 0 and found["records"] == {"read": 3, "written": 2} and len(found["left_out"]) == 1
-    code, _, err = cli("log", "merge", one, two)
-    assert code == 2 and "-o FILE" in err
-    code, _, err = cli("log", "merge", one, "-o", two)
-    assert code == 2 and "would be lost" in err and len(RecordBook.read([two]).records) == 2
+    code, answer = cli_json("log", "merge", one, two, "-o", one)
+    assert code == 0 and answer["records"] == {"read": 3, "written": 2} and len(answer["left_out"]) == 1
+    assert "-o FILE" in refused("log", "merge", one, two)
+    assert "would be lost" in refused("log", "merge", one, "-o", two) and len(RecordBook.read([two]).records) == 2
 
 
-def test_prune_keeps_the_fastest(cli, cli_json, log, tmp_path):
+def test_prune_keeps_the_fastest(cli, cli_json, refused, log, tmp_path):
     path, out = log(SLOW, FAST, FAILED), str(tmp_path / "out")
     assert cli("log", "prune", path, "--keep", "1", "-o", out)[:2] == (
         0, f"{out}: 1 of 3 records and 0 of 0 verdicts kept\n")  # fmt: skip
@@ -127,15 +119,12 @@ def test_prune_keeps_the_fastest(cli, cli_json, log, tmp_path):
     assert cli_json("log", "prune", path)[1]["records"] == {"read": 3, "written": 2}
     assert len(RecordBook.read([path]).records) == 2
     assert cli("log", "prune", path, out)[0] == 2 and cli("log", "prune", path, "--keep", "-1")[0] == 2
-    code, _, err = cli("log", "prune", path, "-o", str(tmp_path / "no" / "out"))
-    assert code == 1 and "cannot be written" in err
+    assert "cannot be written" in refused("log", "prune", path, "-o", str(tmp_path / "no" / "out"), code=1)
 
 
 @pytest.mark.parametrize("action", ["ls", "show", "best", "validate", "prune"])
-def test_a_missing_log_exits_2(cli, action, tmp_path):
-    code, out, err = cli("log", action, str(tmp_path / "missing"))
-    assert code == 2 and out == "" and "cannot be read" in err
-    assert os.listdir(tmp_path) == []
+def test_a_missing_log_exits_2(refused, action, tmp_path):
+    assert "cannot be read" in refused("log", action, str(tmp_path / "missing")) and os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("argv", [["ls"], ["burn", "log"], ["prune", "log", "--keep", "few"]])
@@ -144,9 +133,8 @@ def test_usage(cli, argv):
 
 
 @pytest.mark.parametrize("argv", [["ls", "--task", "x"], ["validate", "-o", "x"], ["show", "--keep", "1"]])
-def test_an_option_of_another_action_is_an_error(cli, log, argv):
-    code, _, err = cli("log", argv[0], log(FAST), *argv[1:])
-    assert code == 2 and "no option of it" in err
+def test_an_option_of_another_action_is_an_error(refused, log, argv):
+    assert "no option of it" in refused("log", argv[0], log(FAST), *argv[1:])
 
 
 def test_what_a_log_holds_cannot_write_to_the_terminal(cli, log):

@@ -17,9 +17,9 @@ def folder(cli, tmp_path) -> Path:
     """A new back end, new_chip."""
     code, out, err = cli("new", "backend", "new_chip", "--directory", str(tmp_path / "deep"))
     assert (code, err) == (0, "")
-    made = tmp_path / "deep" / "new_chip"
-    assert out.splitlines()[-1] == f"next: cd {made} && pytest"
-    return made
+    target = tmp_path / "deep" / "new_chip"
+    assert out.splitlines()[-1] == f"next: cd {target} && pytest"
+    return target
 
 
 def run(folder: Path, *command: str) -> str:
@@ -79,27 +79,23 @@ def test_json_names_the_files(cli_json, tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("my-chip", "lower case letters"), ("MyChip", "lower case letters"), ("1chip", "lower case letters"),
-        ("lambda", "lower case letters"), ("", "lower case letters"), ("chïp", "lower case letters"),
-        ("a/b", "lower case letters"), ("systolic", "a back end of that name"), ("json", "a module of that name"),
-        ("numpy", "a module of that name"),
+        *((name, "lower case letters") for name in ("my-chip", "MyChip", "1chip", "lambda", "", "chïp", "a/b")),
+        ("systolic", "a back end of that name"), ("json", "a module of that name"), ("numpy", "a module of that name"),
     ],
 )  # fmt: skip
-def test_names_that_it_cannot_have(cli, tmp_path, name, reason):
-    code, out, err = cli("new", "backend", name, "--directory", str(tmp_path))
-    assert code == 2 and out == "" and reason in err and "fix: give another name" in err
-    assert list(tmp_path.iterdir()) == []
+def test_names_that_it_cannot_have(refused, tmp_path, name, reason):
+    said = refused("new", "backend", name, "--directory", str(tmp_path))
+    assert reason in said and "fix: give another name" in said and list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_there_is_left_alone(cli, folder):
+def test_a_folder_that_is_there_is_left_alone(refused, folder):
     (folder / "new_chip.py").write_text("mine")
-    code, _, err = cli("new", "backend", "new_chip", "--directory", str(folder.parent))
-    assert code == 2 and f"{folder} exists already" in err and "another --directory" in err
+    said = refused("new", "backend", "new_chip", "--directory", str(folder.parent))
+    assert f"{folder} exists already" in said and "another --directory" in said
     assert (folder / "new_chip.py").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_made(cli, tmp_path):
+def test_a_folder_that_cannot_be_made(refused, tmp_path):
     (tmp_path / "file").write_text("")
-    code, _, err = cli("new", "backend", "new_chip", "--directory", str(tmp_path / "file"))
-    assert code == 1 and "cannot be written" in err
-    assert cli("new", "frontend", "x")[0] == 2
+    said = refused("new", "backend", "new_chip", "--directory", str(tmp_path / "file"), code=1)
+    assert "cannot be written" in said and "usage:" in refused("new", "frontend", "x")

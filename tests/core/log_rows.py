@@ -1,8 +1,10 @@
 """Rows of logs: some of our own, and some as AutoTVM 0.2 writes them."""
 
+from pathlib import Path
 from typing import Any
 
 from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import Verdict
 from tvm_ext.core.records.task_key import TaskKey
 
 CONV = TaskKey.of(
@@ -13,14 +15,23 @@ CONV = TaskKey.of(
 MACHINE = {"isa": "avx512", "mcpu": "znver4", "lanes": 16, "threads": 2, "l1d": 32768, "l2": 1 << 20, "l3": 1 << 25}
 
 
-def record(task: TaskKey = CONV, recipe: str = "conv2d_nchwc", version: int = 1, **given: Any) -> Record:
-    """A good one, but for what is given."""
+def record(task: TaskKey = CONV, recipe: str = "conv2d_nchwc", version: int = 1, **changes: Any) -> Record:
+    """A good one, but for the changes."""
     fields: dict[str, Any] = {
         "config": {"tile_o": 2, "tile_p": 7, "order": ["a", "b"]}, "costs": (1.5e-4, 1.25e-4, 2e-4), "check": 1e-7,
         "machine": MACHINE, "session": "s1", "timestamp": 1764300000.25, "seconds": 0.5, "kinds": {"order": "re"},
         "index": 7,
     }  # fmt: skip
-    return Record(task, recipe, version, **{**fields, **given})
+    return Record(task, recipe, version, **{**fields, **changes})
+
+
+def written(path: Path, *rows: Record | Verdict | str) -> Path:
+    """A log of records, verdicts and lines as they are."""
+    texts = [
+        row if isinstance(row, str) else (row.to_line if isinstance(row, Verdict) else row.to_row)() for row in rows
+    ]
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return path
 
 
 #: As AutoTVM's tutorials and TopHub have them: a template of its own library, one of a tutorial, one that failed.

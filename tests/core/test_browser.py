@@ -41,9 +41,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    made = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield made
-    made.quit()
+    chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield chrome
+    chrome.quit()
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a small model whose nodes have hostile names."""
     nodes = [node("MatMul", "x w", "a", HOSTILE), node("Relu", "a", "b", "relu & <b>"), node("Identity", "b", "y")]
-    made = model(nodes, [value("x", (5, 7))], [value("y", (5, 3))], {"w": random(7, 3)})
+    proto = model(nodes, [value("x", (5, 7))], [value("y", (5, 3))], {"w": random(7, 3)})
     path = tmp_path_factory.mktemp("reports") / "report.html"
-    found = tvm_ext.report(made, path, profile=False, cache=False)
-    assert found.ok, found.failed
+    report = tvm_ext.report(proto, path, profile=False, cache=False)
+    assert report.ok, report.failed
     return path
 
 
@@ -80,8 +80,8 @@ def opened(browser: Any, path: Path) -> list[str]:
     browser.get(path.as_uri())
     browser.execute_async_script("setTimeout(arguments[0], 300)")
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
-    return [one["request"]["url"] for one in asked if one.get("documentURL") == path.as_uri()]
+    asked = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [request["request"]["url"] for request in asked if request.get("documentURL") == path.as_uri()]
 
 
 def column(browser: Any, at: int) -> list[str]:
@@ -108,7 +108,7 @@ def search(browser: Any, text: str) -> str:
 def test_a_page_loads_without_errors_and_asks_for_nothing(browser: Any, which: str, request: Any) -> None:
     path = request.getfixturevalue(which)
     addresses = opened(browser, path)
-    assert [one for one in addresses if one != path.as_uri() and not one.startswith("data:")] == []
+    assert [address for address in addresses if address != path.as_uri() and not address.startswith("data:")] == []
     assert browser.get_log("browser") == []
     assert "taken over" not in browser.title or "<script>" in browser.title
     assert len(browser.find_elements("tag name", "script")) == 1

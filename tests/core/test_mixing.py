@@ -69,8 +69,8 @@ def test_an_axis_that_is_kept(case: str) -> None:
 
 @pytest.mark.parametrize("case", MIXED)
 def test_an_axis_that_is_mixed(case: str) -> None:
-    *made, axis = MIXED[case]
-    why = mixes_symbolic(group(*made))
+    *call, axis = MIXED[case]
+    why = mixes_symbolic(group(*call))
     assert why is not None and f"over axis {axis}" in why
 
 
@@ -81,6 +81,6 @@ def test_known_sizes_are_not_asked() -> None:
 
 
 def test_extents_are_as_wide_as_indices() -> None:
-    made = group([(N, 4)], (N * 2, 4), op.abs)
-    assert made.extent(made.params[0], 1) == 4 and made.extent(None, 0).ty.dtype == "int32"
-    assert isinstance(made.extent(made.params[0], 0), tirx.Min)
+    abs_group = group([(N, 4)], (N * 2, 4), op.abs)
+    assert abs_group.extent(abs_group.params[0], 1) == 4 and abs_group.extent(None, 0).ty.dtype == "int32"
+    assert isinstance(abs_group.extent(abs_group.params[0], 0), tirx.Min)

@@ -14,7 +14,7 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import FLAGS, CompileOptions
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "options.md"
-NAMES = [one.name for one in dataclasses.fields(CompileOptions)]
+NAMES = [field.name for field in dataclasses.fields(CompileOptions)]
 
 
 def test_shapes_are_kept_in_one_order() -> None:
@@ -41,7 +41,7 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"thread": 2}, "did you mean 'threads'"), ({"threads": 0}, "threads=0"),
         ({"threads": True}, "threads=True"), ({"threads": "2"}, "threads='2'"), ({"threads": 5000}, "1024"),
@@ -84,9 +84,9 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         ({"precision": "bf16", "keep_float32": {"a": 3}}, "names of ONNX nodes"),
     ],
 )  # fmt: skip
-def test_a_bad_option_is_named(given: dict[str, Any], message: str) -> None:
+def test_a_bad_option_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        CompileOptions.of(**given)
+        CompileOptions.of(**options)
 
 
 def test_measuring_takes_twenty_seconds_unless_told() -> None:
@@ -97,11 +97,11 @@ def test_measuring_takes_twenty_seconds_unless_told() -> None:
 def test_layers_kept_in_float32_are_names_with_reasons() -> None:
     names = CompileOptions.of(precision="bf16", keep_float32=["b", "a"])
     assert names.keep_float32 == (("a", "kept by hand"), ("b", "kept by hand"))
-    given = CompileOptions.of(precision="bf16", keep_float32={"a": "kept by hand", "b": "it costs 1 %"}, max_error=1)
-    assert given.keep_float32 == (("a", "kept by hand"), ("b", "it costs 1 %")) and given.max_error == 1.0
+    options = CompileOptions.of(precision="bf16", keep_float32={"a": "kept by hand", "b": "it costs 1 %"}, max_error=1)
+    assert options.keep_float32 == (("a", "kept by hand"), ("b", "it costs 1 %")) and options.max_error == 1.0
     assert CompileOptions.of(
-        precision="bf16", keep_float32=[list(pair) for pair in given.keep_float32]
-    ).keep_float32 == (given.keep_float32), "as a stage's manifest has it"
+        precision="bf16", keep_float32=[list(pair) for pair in options.keep_float32]
+    ).keep_float32 == (options.keep_float32), "as a stage's manifest has it"
 
 
 def test_every_option_has_its_place_on_the_command_line() -> None:
@@ -133,18 +133,18 @@ def test_the_document_lists_every_option() -> None:
     rows = []
     for name, flag in FLAGS.items():
         written = ([f"{flag.name} {flag.form}"] if flag.form else []) + list(flag.switches)
-        rows.append(f"| `{name}` | {', '.join(f'`{one}`' for one in written)} | {flag.help} | `{flag.example}` |")
+        rows.append(f"| `{name}` | {', '.join(f'`{name}`' for name in written)} | {flag.help} | `{flag.example}` |")
     assert re.findall(r"^\| `.*$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE) == rows
 
 
 def test_the_command_line_of_options_leaves_out_defaults_and_what_has_no_text() -> None:
     assert CompileOptions.of().arguments() == []
     assert CompileOptions.of(fusion=lambda candidate: True, threads=2).arguments() == ["--threads", "2"]
-    given = CompileOptions.of(
+    options = CompileOptions.of(
         shapes={"x": ("N", 3), "s": ()}, specialize={"N": (1, 8)}, freeze={"k": 3, "m": np.ones((2, 2))}, fusion="none",
         records=None, precision="bf16", keep_float32={"-a": "it costs 1 %"}, cache=False,
     )  # fmt: skip
-    assert given.arguments() == [
+    assert options.arguments() == [
         "--shape", "s=", "--shape", "x=N,3", "--specialize", "N=1,8", "--freeze", "k=3", "--freeze", "m=m.npy",
         "--fusion", "none", "--precision", "bf16", "--keep-float32=-a", "--records", "none", "--no-cache",
     ]  # fmt: skip

@@ -1,10 +1,13 @@
 """The pass protocol: conditions, reports, errors that name the pass and the one before."""
 
+from typing import Any
+
 import pytest
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
+from tests.passes.helpers import build
 from tvm_ext.core.errors import PassError, UnsupportedError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult, run_passes
@@ -42,12 +45,7 @@ class Raises(Pass):
 
 @pytest.fixture
 def mod() -> IRModule:
-    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2,), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            y = builder.emit_output(relax.op.nn.relu(x))
-        builder.emit_func_output(y)
-    return builder.get()
+    return build(lambda emit, x: emit(relax.op.nn.relu(x)), (2,))
 
 
 @pytest.fixture
@@ -105,14 +103,11 @@ class FailsOnTanh(Pass):
 
 
 def test_a_pass_that_does_not_say_where_is_asked_again_with_less(ctx: CompileContext) -> None:
-    x = relax.Var("x", relax.TensorType((2,), "float32"))
-    builder, value = relax.BlockBuilder(), x
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            for i in range(9):
-                value = builder.emit((relax.op.tanh if i in (4, 7) else relax.op.exp)(value), f"v{i}")
-            out = builder.emit_output(value)
-        builder.emit_func_output(out)
+    def chain(emit: Any, value: Any) -> Any:
+        for i in range(9):
+            value = emit((relax.op.tanh if i in (4, 7) else relax.op.exp)(value), f"v{i}")
+        return value
+
     with pytest.raises(PassError, match=r"pass 'fails-on-tanh' failed at 'v4': ValueError: no tanh") as info:
-        FailsOnTanh()(builder.get(), ctx)
+        FailsOnTanh()(build(chain, (2,)), ctx)
     assert str(info.value.__cause__) == "no tanh"

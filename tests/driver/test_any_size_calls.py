@@ -15,9 +15,7 @@ from tests.onnx_graphs import random, text_model
 from tvm_ext.core.errors import InputError, ModelError
 from tvm_ext.runtime.model import CompiledModel
 
-MODEL = text_model(
-    """
-    <ir_version: 10, opset_import: ["": 18]>
+MODEL = text_model("""
     rows (float[N, S, 8] x, float[N, S] mask) => (float[A] y, float[N, S, 8] z) {
       last = Constant <value_ints = [2]> ()
       m = Unsqueeze (mask, last)
@@ -25,9 +23,7 @@ MODEL = text_model(
       flat = Constant <value_ints = [-1]> ()
       y = Reshape (z, flat)
     }
-    """,
-    {},
-)
+""")
 X, MASK = random(4, 60, 8), random(4, 60)
 
 

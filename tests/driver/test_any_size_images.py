@@ -35,7 +35,7 @@ def agrees_at_all_sizes(text: str, high: int = _HIGH) -> list[int]:
     Raises:
         ModelError, UnsupportedError: it is refused.
     """
-    model = text_model(text, {})
+    model = text_model(text, opset=22)
     compiled = tvm_ext.compile(model, dims={"H": (1, high)}, threads=1, cache=False, records=None)
     session = session_of(model, optimized=True)
     (symbol,) = compiled.symbols
@@ -49,10 +49,7 @@ def agrees_at_all_sizes(text: str, high: int = _HIGH) -> list[int]:
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 def test_windows_are_right_at_all_sizes(operator: str, window: str) -> None:
-    text = f"""
-        <ir_version: 10, opset_import: ["": 22]>
-        pool (float[1, 2, H, 6] x) => (float[1, 2, A, B] y) {{ y = {operator} <{window}> (x) }}
-    """
+    text = f"pool (float[1, 2, H, 6] x) => (float[1, 2, A, B] y) {{ y = {operator} <{window}> (x) }}"
     if (operator, window) in REFUSED:
         with pytest.raises((ModelError, UnsupportedError), match="cannot be compiled for every size of H"):
             agrees_at_all_sizes(text)
@@ -64,7 +61,6 @@ def test_windows_are_right_at_all_sizes(operator: str, window: str) -> None:
 #: Of 7, 6, 4 and 3 rows, which are tried, the results are 3, 3, 2 and 2 rows; of 5, or of 2, they are not the same.
 SAME_COUNTS = {
     "windows": """
-        <ir_version: 10, opset_import: ["": 22]>
         pools (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z, float[1, 2, C, 6] w) {
           y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
           z = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [2, 0, 2, 0]> (x)
@@ -72,7 +68,6 @@ SAME_COUNTS = {
         }
     """,
     "a window and a slice": """
-        <ir_version: 10, opset_import: ["": 22]>
         rows (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z) {
           y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
           pads = Constant <value_ints = [0, 0, 1, 0, 0, 0, 1, 0]> ()
@@ -95,7 +90,6 @@ def test_values_of_the_same_counts_at_the_sizes_tried_are_told_apart(kind: str) 
 def resized(attributes: str, operand: str) -> str:
     name = "scales" if "float" in operand else "sizes"
     return f"""
-        <ir_version: 10, opset_import: ["": 19]>
         resized (float[1, 2, H, 6] x) => (float[1, 2, A, B] y) {{
           {name} = Constant <{operand}> ()
           y = Resize <{attributes}> (x, , {"scales" if name == "scales" else ", sizes"})

@@ -8,7 +8,6 @@ from tests.onnx_graphs import text_model
 from tests.oracles.reference import assert_agrees, session_of
 
 SCAN = """
-<ir_version: 10, opset_import: ["": 19]>
 steps (float[S, 4] x, float[4] first) => (float[4] last, float[S, 4] y) {
   last, y = Scan <num_scan_inputs = 1, scan_input_directions = [BACK], scan_output_directions = [BACK],
     body = step (float[4] a, float[4] row) => (float[4] c, float[4] d) {
@@ -19,7 +18,6 @@ steps (float[S, 4] x, float[4] first) => (float[4] last, float[S, 4] y) {
 }
 """
 LOOP = """
-<ir_version: 10, opset_import: ["": 19]>
 steps (float[S, 4] x, float[4] first) => (float[4] last, float[N, 4] y) {
   shape = Shape <start = 0, end = 1> (x)
   zero = Constant <value_ints = [0]> ()
@@ -35,7 +33,6 @@ steps (float[S, 4] x, float[4] first) => (float[4] last, float[N, 4] y) {
 }
 """
 COMPUTED = """
-<ir_version: 10, opset_import: ["": 19]>
 steps (float[S, 4] x, float[4] first) => (float[4] last, float[S, 4] y) {
   most = ReduceMax <keepdims = 0> (x)
   n = Cast <to = 7> (most)
@@ -53,7 +50,7 @@ steps (float[S, 4] x, float[4] first) => (float[4] last, float[S, 4] y) {
 
 @pytest.mark.parametrize("text", [SCAN.replace("BACK", "0"), SCAN.replace("BACK", "1"), LOOP, COMPUTED])
 def test_loops_are_right_at_all_sizes(text: str) -> None:
-    model = text_model(text, {})
+    model = text_model(text, opset=19)
     compiled = tvm_ext.compile(model, dims={"S": (1, 40)}, cache=False, records=None, threads=1)
     session = session_of(model, optimized=True)
     for size in (1, 40, 7, 13, 1):

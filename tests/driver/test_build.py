@@ -46,25 +46,25 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_it_runs_in_memory_with_no_compiler_at_all(no_compiler: None) -> None:
-    found = lowered()
-    executable = build(found.mod, found.ctx)
+    lowering = lowered()
+    executable = build(lowering.mod, lowering.ctx)
     assert kinds(executable.mod) == {"llvm"}, "a source module would need a compiler"
     np.testing.assert_allclose(run(executable.jit(), X), expected(X), atol=1e-6)
 
 
 def test_a_model_without_any_kernel_runs_too(no_compiler: None) -> None:
     flatten = model([node("Flatten", "x", "y")], [value("x", (2, 3, 4))], [value("y", (2, 12))])
-    found = stage(flatten, LiftWeights)
+    staged = stage(flatten, LiftWeights)
     x = random(2, 3, 4)
-    assert np.array_equal(run(build(found.mod, found.ctx).jit(), x), x.reshape(2, 12))
+    assert np.array_equal(run(build(staged.mod, staged.ctx).jit(), x), x.reshape(2, 12))
 
 
 def test_objects_link_to_the_same_program(tmp_path: Path) -> None:
-    found = lowered()
+    lowering = lowered()
     library = tmp_path / "library.so"
-    with build_objects(found.mod, found.ctx) as executable:
+    with build_objects(lowering.mod, lowering.ctx) as executable:
         executable.export_library(str(library))
-    in_memory = run(build(found.mod, found.ctx).jit(), X)
+    in_memory = run(build(lowering.mod, lowering.ctx).jit(), X)
     assert np.array_equal(run(tvm.runtime.load_module(str(library)), X), in_memory)
 
 
@@ -73,9 +73,9 @@ FUNCTIONS = {"Exp": np.exp, "Tanh": np.tanh, "Sqrt": np.sqrt, "Log": np.log, "Ab
 
 @pytest.mark.parametrize("operator", FUNCTIONS)
 def test_a_kernel_may_be_called_as_a_function_of_the_c_library(operator: str) -> None:
-    found, x = lowered(nodes=[node(operator, "x", "y")]), np.abs(X) + 0.5
-    assert found.calls == [operator.lower()]
-    result = run(build(found.mod, found.ctx).jit(), x)
+    lowering, x = lowered(nodes=[node(operator, "x", "y")]), np.abs(X) + 0.5
+    assert lowering.calls == [operator.lower()]
+    result = run(build(lowering.mod, lowering.ctx).jit(), x)
     np.testing.assert_allclose(result, FUNCTIONS[operator](x.astype(np.float64)), rtol=1e-5)
 
 
@@ -100,29 +100,25 @@ def test_an_input_is_read_at_any_address(offset: int) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "repeats"),
-    [
-        ((2, 3, 4, 5), (7, 6, 4, 2)),
-        ((6, 4, 4, 8), (5, 1, 7, 2)),
-        ((9, 7, 6, 8), (1, 8, 1, 5)),
-        ((9, 9, 3, 8), (7, 6, 6, 6)),
-    ],
-)
+    [((2, 3, 4, 5), (7, 6, 4, 2)), ((6, 4, 4, 8), (5, 1, 7, 2)), ((9, 7, 6, 8), (1, 8, 1, 5)),
+     ((9, 9, 3, 8), (7, 6, 6, 6))],
+)  # fmt: skip
 def test_what_no_recipe_scheduled_is_compiled_without_llvms_vectorizer(shape: Any, repeats: Any) -> None:
     """LLVM 22 makes wrong code of these at level 2: modulo in the indices of a loop that it vectorizes."""
     x = te.placeholder(shape, "float32")
     kernel = te.create_prim_func([x, topi.tile(x, repeats)])
-    given = np.random.default_rng(0).random(shape).astype(np.float32)
-    wanted = np.tile(given, repeats)
+    numbers = np.random.default_rng(0).random(shape).astype(np.float32)
+    wanted = np.tile(numbers, repeats)
     result = tvm.runtime.tensor(np.full(wanted.shape, np.nan, np.float32))
-    compile_kernels({"main": kernel}, Machine.detect(), scheduled=False)["main"](tvm.runtime.tensor(given), result)
+    compile_kernels({"main": kernel}, Machine.detect(), scheduled=False)["main"](tvm.runtime.tensor(numbers), result)
     np.testing.assert_array_equal(result.numpy(), wanted)
 
 
 @pytest.mark.parametrize("step", ["lower_to_loops", "with_stack_buffers"])
 def test_a_kernel_that_cannot_be_compiled_is_named_with_its_nodes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Whichever kernels share a core with it."""
-    found, real = lowered(), getattr(build_module, step)
-    bad = [name for name, kernel in found.ctx.kernels.items() if kernel.calls][-1]
+    lowering, real = lowered(), getattr(build_module, step)
+    bad = [name for name, kernel in lowering.ctx.kernels.items() if kernel.calls][-1]
 
     def fails(kernels: Any, *rest: Any) -> Any:
         if bad in (kernels if isinstance(kernels, dict) else (kernels.attrs["global_symbol"],)):
@@ -131,8 +127,8 @@ def test_a_kernel_that_cannot_be_compiled_is_named_with_its_nodes(monkeypatch: p
 
     monkeypatch.setattr(build_module, step, fails)
     with pytest.raises(BuildError) as info:
-        build(found.mod, found.ctx)
-    kernel = found.ctx.kernels[bad]
+        build(lowering.mod, lowering.ctx)
+    kernel = lowering.ctx.kernels[bad]
     assert info.value.message.startswith(f"kernel {bad!r} ({kernel.recipe}) at node")
     assert all(repr(node) in info.value.message for node in kernel.nodes[:3]) and "dump" not in info.value.message
     assert info.value.message.endswith("ValueError: not this one") and isinstance(info.value.__cause__, ValueError)

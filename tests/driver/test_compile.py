@@ -4,8 +4,6 @@ import concurrent.futures
 import gc
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +22,8 @@ from tvm_ext.frontend import zoo
 from tvm_ext.frontend.reading.reader import Deferred
 from tvm_ext.runtime.cpu import why_not_here
 
-from ..onnx_graphs import model, node, random, value
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+from ..onnx_graphs import model, node, random, saved, value
+from ..runtime.processes import run_python
 
 
 def small(nan: bool = False) -> onnx.ModelProto:
@@ -42,7 +35,6 @@ def small(nan: bool = False) -> onnx.ModelProto:
 
 
 X = random(1, 3, 8, 9)
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +51,7 @@ def test_path_bytes_and_proto_are_one_model(tmp_path: Path) -> None:
     assert all(np.array_equal(results[0], r) for r in results)
 
 
-def test_a_cache_hit_gives_equal_bits_and_lowers_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_hit_gives_equal_bits_and_lowers_nothing(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tvm_ext.compile(small()).run(X)["y"]
 
     def lower(*_: Any) -> None:
@@ -71,40 +63,39 @@ def test_a_cache_hit_gives_equal_bits_and_lowers_nothing(cache: Path, monkeypatc
         tvm_ext.compile(small(), threads=1)  # another key
 
 
-def test_a_cache_hit_imports_no_compiler(cache: Path) -> None:
-    code = (
-        "import sys, tvm_ext\n"
-        "compiled = tvm_ext.compile(tvm_ext.zoo.mlp(hidden=(32,)), threads=1)\n"
-        "compiled.run({spec.name: __import__('numpy').zeros(spec.shape, 'f4') for spec in compiled.inputs})\n"
-        "sys.stdout.write(str('tvm' in sys.modules))\n"
-    )
-    command = [sys.executable, "-c", code]
-    assert [subprocess.check_output(command, cwd=ROOT, text=True) for _ in range(2)] == ["True", "False"]
+def test_a_cache_hit_imports_no_compiler(cache_folder: Path) -> None:
+    code = """
+import sys, numpy, tvm_ext
+compiled = tvm_ext.compile(tvm_ext.zoo.mlp(hidden=(32,)), threads=1)
+compiled.run({spec.name: numpy.zeros(spec.shape, 'f4') for spec in compiled.inputs})
+print('tvm' in sys.modules)
+"""
+    assert [run_python(code) for _ in range(2)] == ["True", "False"]
 
 
 class _Later(Deferred):
     name = "later"
 
     def __init__(self) -> None:
-        self.made = 0
+        self.builds = 0
 
     def sha256(self) -> str:
         return "a" * 64
 
     def make(self) -> onnx.ModelProto:
-        self.made += 1
+        self.builds += 1
         return small()
 
 
-def test_a_cache_hit_makes_no_model_that_is_made_later(cache: Path) -> None:
+def test_a_cache_hit_makes_no_model_that_is_made_later(cache_folder: Path) -> None:
     later = _Later()
     results = [tvm_ext.compile(later).run(X)["y"] for _ in range(2)]
-    assert later.made == 1 and np.array_equal(*results)
+    assert later.builds == 1 and np.array_equal(*results)
     tvm_ext.compile(later, cache=False)
-    assert later.made == 2
+    assert later.builds == 2
 
 
-def test_a_model_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_is_read_once(cache_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path, reads = tmp_path / "m.onnx", list[Path]()
     onnx.save(small(), path)
     read = Path.read_bytes
@@ -119,18 +110,18 @@ def test_a_model_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_without_a_linker_the_program_stays_in_memory(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.delenv("CC", raising=False)
+    for name in ("CXX", "CC"):
+        monkeypatch.delenv(name, raising=False)
     compiled = tvm_ext.compile(small())
-    assert tvm_ext.verify(compiled, model=small()).ok and not cache.exists()
+    assert tvm_ext.verify(compiled, model=small()).ok and not cache_folder.exists()
     with pytest.raises(ToolError, match="export needs a linker"):
         compiled.export(tmp_path / "a.so")
 
 
-def test_a_linker_that_fails_is_a_warning(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linker_that_fails_is_a_warning(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     with pytest.warns(UserWarning, match="compiled in memory, and every time"):
         compiled = tvm_ext.compile(small())
@@ -175,28 +166,20 @@ def test_nan_weights_are_reported_and_computed() -> None:
     assert np.isnan(y[:, 2]).all() and not np.isnan(np.delete(y, 2, axis=1)).any()
 
 
-def test_export_and_load_give_equal_bits(cache: Path, tmp_path: Path) -> None:
+def test_export_and_load_give_equal_bits(cache_folder: Path, tmp_path: Path) -> None:
     for options in ({"cache": False}, {}):
         compiled = tvm_ext.compile(small(), **options)
         compiled.export(tmp_path / "a.so")
         assert np.array_equal(tvm_ext.load(tmp_path / "a.so").run(X)["y"], compiled.run(X)["y"])
 
 
-def test_the_report_is_plain_and_complete(cache: Path) -> None:
+def test_the_report_is_plain_and_complete(cache_folder: Path) -> None:
     first, again = tvm_ext.compile(small()), tvm_ext.compile(small())
     assert json.loads(json.dumps(first.report)) == first.report == again.report
     assert set(first.report) == {
-        "kernels",
-        "launches",
-        "bytes_moved",
-        "activation_bytes",
-        "weight_bytes",
-        "memory",
-        "nodes",
-        "passes",
-        "timing",
+        "kernels", "launches", "bytes_moved", "activation_bytes", "weight_bytes", "memory", "nodes", "passes", "timing",
         "warnings",
-    }
+    }  # fmt: skip
     assert list(first.report["timing"]) == ["start", "import", "passes", "build", "link"]
     assert list(tvm_ext.compile(small(), cache=False).report["timing"])[-2:] == ["build", "load"]
     kernels = first.report["kernels"]
@@ -236,17 +219,11 @@ def test_several_threads_may_compile_at_once() -> None:
 
 
 def test_nan_lies_where_onnxruntime_has_it() -> None:
-    nodes = [
-        node("MatMul", "x w", "a"),
-        node("Relu", "a", "b"),
-        node("Add", "b x", "c"),
-        node("Clip", "c low high", "y"),
-    ]
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("Add", "b x", "c"), node("Clip", "c l h", "y")]
     weight = random(6, 6)
     weight[1, 4] = np.nan
-    proto = model(
-        nodes, [value("x", (3, 6))], [value("y", (3, 6))], {"w": weight, "low": np.float32(-0.5), "high": np.float32(2)}
-    )
+    bounds = {"l": np.float32(-0.5), "h": np.float32(2)}
+    proto = model(nodes, [value("x", (3, 6))], [value("y", (3, 6))], {"w": weight, **bounds})
     x = random(3, 6)
     x[1, 2] = np.nan
     report = tvm_ext.verify(tvm_ext.compile(proto, cache=False), proto, {"x": x})
@@ -254,7 +231,7 @@ def test_nan_lies_where_onnxruntime_has_it() -> None:
 
 
 def test_a_model_replaced_while_it_is_compiled_is_another_one(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path, other = tmp_path / "m.onnx", small(nan=True).SerializeToString()
     onnx.save(small(), path)
@@ -268,41 +245,38 @@ def test_a_model_replaced_while_it_is_compiled_is_another_one(
     monkeypatch.setattr(driver, "content_of", replaced)
     assert not np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "the old file was read"
     monkeypatch.undo()
-    monkeypatch.setenv("TVM_EXT_CACHE", str(cache))
+    monkeypatch.setenv("TVM_EXT_CACHE", str(cache_folder))
     assert np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "and is not found as the new one"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_compiles(tmp_path: Path) -> None:
     """Whatever threads compiling started in the parent are not there in the child."""
-    code = (
-        "import os, sys, numpy, tvm_ext\n"
-        "model = tvm_ext.zoo.mlp(hidden=(32,))\n"
-        "x = numpy.ones((1, 784), 'f4')\n"
-        "def run(): return tvm_ext.compile(model, cache=False, threads=2).run(x)['output']\n"
-        "expected = run()\n"
-        "child = os.fork()\n"
-        "if child == 0: os._exit(0 if numpy.array_equal(run(), expected) else 3)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    run_python("""
+import os, sys, numpy, tvm_ext
+model = tvm_ext.zoo.mlp(hidden=(32,))
+x = numpy.ones((1, 784), 'f4')
+def run(): return tvm_ext.compile(model, cache=False, threads=2).run(x)['output']
+expected = run()
+child = os.fork()
+if child == 0: os._exit(0 if numpy.array_equal(run(), expected) else 3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
 
 
 @pytest.mark.long
-def test_two_processes_compile_one_model_at_once(cache: Path, tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    onnx.save(small(), path)
-    code = (
-        "import sys, numpy, tvm_ext\n"
-        "x = numpy.linspace(-1, 1, 216, dtype='f4').reshape(1, 3, 8, 9)\n"
-        "sys.stdout.write(tvm_ext.compile(sys.argv[1], threads=2).run(x)['y'].tobytes().hex())\n"
-    )
-    command = [sys.executable, "-W", "error", "-c", code, str(path)]
-    both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [p.communicate(timeout=120)[0] for p in both]
-    assert [p.returncode for p in both] == [0, 0] and outputs[0] == outputs[1] != ""
-    assert len(list(cache.glob("*.so"))) == 1 and not [p for p in cache.iterdir() if p.suffix not in (".so", ".json")]
+def test_two_processes_compile_one_model_at_once(cache_folder: Path, tmp_path: Path) -> None:
+    path = saved(small(), tmp_path / "m.onnx")
+    code = """
+import sys, numpy, tvm_ext
+x = numpy.linspace(-1, 1, 216, dtype='f4').reshape(1, 3, 8, 9)
+print(tvm_ext.compile(sys.argv[1], threads=2).run(x)['y'].tobytes().hex())
+"""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        outputs = [*pool.map(lambda _: run_python(code, path, PYTHONWARNINGS="error"), range(2))]
+    assert outputs[0] == outputs[1] != ""
+    kept = [path.suffix for path in cache_folder.iterdir()]
+    assert kept.count(".so") == 1 and {*kept} <= {".so", ".json"}
     x = np.linspace(-1, 1, 216, dtype="f4").reshape(1, 3, 8, 9)
     assert tvm_ext.compile(path, threads=2).run(x)["y"].tobytes().hex() == outputs[0]
 
@@ -331,7 +305,9 @@ def test_every_node_of_resnet18_is_owned(resnet: Any) -> None:
     assert {n.name for n in proto.graph.node} - owned <= {"flatten", "flat"}
 
 
-def test_a_program_that_cannot_be_linked_is_built_in_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_linked_is_built_in_memory(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its report has the passes of one build."""
     build_library = driver._build_library
 
@@ -339,11 +315,11 @@ def test_a_program_that_cannot_be_linked_is_built_in_memory(cache: Path, monkeyp
         build_library(*args)
         raise ToolError("the linker failed")
 
-    wanted = [one["name"] for one in tvm_ext.compile(small(), cache=False).report["passes"]]
+    wanted = [step["name"] for step in tvm_ext.compile(small(), cache=False).report["passes"]]
     monkeypatch.setattr(driver, "_build_library", fail)
     with pytest.warns(CacheWarning, match="the linker failed"):
         compiled = tvm_ext.compile(small())
-    assert [one["name"] for one in compiled.report["passes"]] == wanted
+    assert [step["name"] for step in compiled.report["passes"]] == wanted
 
 
 @pytest.fixture
@@ -368,7 +344,7 @@ def test_compiles_at_once_leave_the_collector_of_cycles_as_it_was(
 
     monkeypatch.setattr(driver, "_compiled", compiled)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        errors = [one.exception() for one in [pool.submit(driver.compile_model, small()) for _ in range(2)]]
+        errors = [future.exception() for future in [pool.submit(driver.compile_model, small()) for _ in range(2)]]
     assert {*map(type, errors)} == {BuildError, type(None)}
     assert {young > 700 for young, *_ in within} == {True} and {(old, older) for _, old, older in within} == {(11, 12)}
     assert gc.get_threshold() == collector

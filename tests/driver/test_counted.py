@@ -16,7 +16,7 @@ from onnx import TensorProto
 
 import tvm_ext
 from tests.frontend.graphs import run_onnxruntime
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import model, node, random, saved, value
 from tvm_ext.cli import main
 from tvm_ext.core.errors import ArtifactError, OptionError
 from tvm_ext.inspection.dump import StageWarning
@@ -92,14 +92,14 @@ def test_verify_compares_as_much_as_there_is(program: CompiledModel) -> None:
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    onnx.save(counting(2, 3), path := str(tmp_path / "m.onnx"))
+    path = saved(counting(2, 3), tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", X)
     out = tmp_path / "out.npz"
     with contextlib.redirect_stdout(io.StringIO()) as stdout:
         assert main(["run", path, "--input", f"x={tmp_path}/x.npy", "-o", str(out), "--no-cache", "--json"]) == 0
-        with np.load(out) as saved:
-            check([saved[name] for name in ("z", "y", "again")])
-    shapes = {one["name"]: one["shape"] for one in json.loads(stdout.getvalue())["outputs"]}
+        with np.load(out) as arrays:
+            check([arrays[name] for name in ("z", "y", "again")])
+    shapes = {output["name"]: output["shape"] for output in json.loads(stdout.getvalue())["outputs"]}
     assert shapes == {"z": [2, 2], "y": [2, 3], "again": [2, 2]}
 
 
@@ -112,10 +112,9 @@ def test_any_size() -> None:
 
 
 def test_it_is_no_state() -> None:
+    proto = model([node("NonZero", "x", "z")], [value("x", [1, 6], I64)], [value("z", None, I64)])
     with pytest.raises(OptionError, match="values decide the size of output 'z'"):
-        tvm_ext.compile(
-            model([node("NonZero", "x", "z")], [value("x", [1, 6], I64)], [value("z", None, I64)]), state={"z": "x"}
-        )
+        tvm_ext.compile(proto, state={"z": "x"})
 
 
 @pytest.mark.parametrize("count", [Count(0, 9), Count(2, 3), Count(1, 1), Count(-1, 3)])

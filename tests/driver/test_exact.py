@@ -12,7 +12,7 @@ import pytest
 import tvm_ext
 from tests.driver.test_any_size import feeds_of as feeds_at
 from tests.driver.test_any_size import model_named
-from tests.onnx_graphs import text_model
+from tests.onnx_graphs import saved, text_model
 from tests.oracles.reference import assert_agrees, session_of
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, OptionError
@@ -47,7 +47,7 @@ KINDS: dict[str, tuple[int, str, str, str]] = {
 
 
 def model_of(opset: int, inputs: str, outputs: str, nodes: str) -> onnx.ModelProto:
-    return text_model(f'<ir_version: 8, opset_import: ["": {opset}]>\nm ({inputs}) => ({outputs}) {{ {nodes} }}', {})
+    return text_model(f"m ({inputs}) => ({outputs}) {{ {nodes} }}", opset=opset)
 
 
 def feeds_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -94,17 +94,12 @@ def test_where_no_elements_are_an_error_the_smallest_size_is_1(outputs: str, nod
     agrees(compiled, model, {"N": 0, "S": 5})
 
 
-def test_nothing_in_a_file_and_in_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+def test_nothing_in_a_file_and_in_verify(tmp_path: Path, cache_folder: Path) -> None:
     model = model_of(*KINDS["softmax"])
     for options in ({"dims": {"N": (0, 6), "S": (0, 6)}}, {"shapes": {"x": (3, 0)}}):
-        compiled = tvm_ext.compile(model, records=None, threads=1, **options)
+        compiled, hit = (tvm_ext.compile(model, records=None, threads=1, **options) for _ in range(2))
         compiled.export(tmp_path / "a.so")
-        for program in (
-            compiled,
-            tvm_ext.compile(model, records=None, threads=1, **options),
-            tvm_ext.load(tmp_path / "a.so"),
-        ):
+        for program in (compiled, hit, tvm_ext.load(tmp_path / "a.so")):
             assert program.run(np.zeros((3, 0), "float32"))["y"].shape == (3, 0)
     sums = model_of(*KINDS["sum"])
     compiled = tvm_ext.compile(sums, dims={"N": (0, 6), "S": (0, 6)}, cache=False, threads=1)
@@ -148,46 +143,37 @@ def test_programs_of_fixed_sizes_say_so_and_share_weights(exact: CompiledModel) 
     general, *others = exact.metadata.programs
     nbytes = [spec.nbytes for spec in exact.metadata.weights]
     added = {weight for program in others for weight in program.weights} - {*general.weights}
-    assert (
-        len(others) == 2
-        and sum(nbytes[weight] for weight in added) <= sum(nbytes[weight] for weight in general.weights) / 2
-    )
+    assert len(others) == 2
+    assert sum(nbytes[weight] for weight in added) <= sum(nbytes[weight] for weight in general.weights) / 2
     report = tvm_ext.verify(exact, model_named("tokens"))
     assert report.ok and all(f"S {size})" in str(report) for size in (1, 70, 32, 64))
 
 
-def test_several_names_have_a_program_for_each_combination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+def test_several_names_have_a_program_for_each_combination(tmp_path: Path, cache_folder: Path) -> None:
     model = model_named("rows")
     options = {"dims": {"N": (1, 5), "S": (0, 40)}, "specialize": {"N": (1,), "S": (16, 40)}, "records": None}
-    made, hit = (tvm_ext.compile(model, **options, threads=2) for _ in range(2))
-    made.export(tmp_path / "a.so")
+    compiles, hit = (tvm_ext.compile(model, **options, threads=2) for _ in range(2))
+    compiles.export(tmp_path / "a.so")
     loaded = tvm_ext.load(tmp_path / "a.so")
-    fixed = [dict(program.fixed) for program in made.metadata.programs]
+    fixed = [dict(program.fixed) for program in compiles.metadata.programs]
     assert fixed == [{}, {"N": 1, "S": 16}, {"N": 1, "S": 40}, {"S": 0}]
     for sizes in ({"N": 1, "S": 16}, {"N": 1, "S": 40}, {"N": 2, "S": 16}, {"N": 1, "S": 0}, {"N": 5, "S": 39}):
-        feeds = feeds_at(made, sizes)
-        wanted = made.run(feeds)["y"]
+        feeds = feeds_at(compiles, sizes)
+        wanted = compiles.run(feeds)["y"]
         assert wanted.shape == (sizes["N"], sizes["S"], 40)
         assert all(np.array_equal(program.run(feeds)["y"], wanted) for program in (hit, loaded))
-        assert tvm_ext.verify(made, model, sizes=[sizes]).ok
+        assert tvm_ext.verify(compiles, model, sizes=[sizes]).ok
     session = tvm_ext.InferenceSession(tmp_path / "a.so")
     for _ in range(2):
-        session.run(None, feeds_at(made, {"N": 1, "S": 40}))
-    session.run(None, feeds_at(made, {"N": 3, "S": 40}))
+        session.run(None, feeds_at(compiles, {"N": 1, "S": 40}))
+    session.run(None, feeds_at(compiles, {"N": 3, "S": 40}))
     (row,) = session.report().rows
     assert row.compiled == 3 and row.fixed == (("N 1, S 40", 2),) and "of them N 1, S 40" in str(session.report())
 
 
 def test_a_session_says_which_program_ran() -> None:
-    options: dict[str, Any] = {
-        "dims": BOUNDS,
-        "specialize": {"S": (32,)},
-        "on_miss": "wait",
-        "threads": 1,
-        "cache": False,
-    }
-    session = tvm_ext.InferenceSession(model_named("tokens").SerializeToString(), **options)
+    options: dict[str, Any] = {"dims": BOUNDS, "specialize": {"S": (32,)}, "threads": 1, "cache": False}
+    session = tvm_ext.InferenceSession(model_named("tokens").SerializeToString(), on_miss="wait", **options)
     for size in (32, 7, 32):
         session.run(None, {"ids": np.ones((2, size), "int64"), "mask": np.ones((2, size), "float32")})
     row = session.report().any_size
@@ -195,9 +181,8 @@ def test_a_session_says_which_program_ran() -> None:
 
 
 def test_names_of_symbols_that_end_in_digits_are_told_apart() -> None:
-    model = model_of(
-        17, "float[S, 3] x, float[S1, 3] z", "float[S, 3] a, float[S1, 3] b", "a = Relu (x) b = Sigmoid (z)"
-    )
+    inputs, outputs = (f"float[S, 3] {first}, float[S1, 3] {second}" for first, second in ("xz", "ab"))
+    model = model_of(17, inputs, outputs, "a = Relu (x) b = Sigmoid (z)")
     compiled = tvm_ext.compile(model, dims={"S": (1, 16), "S1": (0, 8)}, specialize={"S": (10,)}, cache=False)
     assert [program.function for program in compiled.metadata.programs] == ["main", "main_S10", "main_S1_0"]
     assert tvm_ext.verify(compiled, model).ok
@@ -236,15 +221,12 @@ def test_other_names_and_sizes_are_errors() -> None:
 
 
 def test_the_command_line_makes_exact_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    onnx.save(model_named("rows"), tmp_path / "m.onnx")
-    arguments = [
-        str(tmp_path / "m.onnx"),
-        "--dims", "N=1,4", "--dims", "S=1,40", "--specialize", "S=16,32", "--no-cache",
-    ]  # fmt: skip
-    assert main(["compile", *arguments, "-o", str(tmp_path / "m.so")]) == 0
+    path, artifact = saved(model_named("rows"), tmp_path / "m.onnx"), str(tmp_path / "m.so")
+    sizes = ["--dims", "N=1,4", "--dims", "S=1,40", "--specialize", "S=16,32"]
+    assert main(["compile", path, *sizes, "--no-cache", "-o", artifact]) == 0
     said = capsys.readouterr().out
     assert all(f"\n{which}: " in said for which in ("any size", "S 16", "S 32"))
-    assert main(["run", str(tmp_path / "m.so"), "--size", "N=2,S=16"]) == 0
+    assert main(["run", artifact, "--size", "N=2,S=16"]) == 0
 
 
 @pytest.mark.parametrize(("size", "imports"), [(1, 0), (2, 1)])

@@ -24,8 +24,8 @@ def lowered() -> Lowered:
         node("CumSum", "b axis", "y"),
     ]  # fmt: skip
     weights = {"w": random(16, 3, 3, 3), "axis": np.array(1)}
-    made = model(nodes, [value("x", (1, 3, 8, 8))], [value("y", (1, 16, 8, 8))], weights)
-    return lower(made, CompileOptions(), Machine.detect("haswell", 2))
+    proto = model(nodes, [value("x", (1, 3, 8, 8))], [value("y", (1, 16, 8, 8))], weights)
+    return lower(proto, CompileOptions(), Machine.detect("haswell", 2))
 
 
 def without_numbers(assembly: str) -> str:

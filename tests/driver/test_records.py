@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import tvm_ext
-from tests.core.log_rows import AUTOTVM
+from tests.core.log_rows import AUTOTVM, written
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import agrees, stage
 from tvm_ext.core.errors import OptionError
@@ -38,8 +38,8 @@ RECIPE = "conv2d_nchwc"
 
 
 def group() -> Group:
-    (found,) = iter_groups(stage(MODEL, GroupOperations).mod)
-    return Group(found[0].name_hint, found[1])
+    ((gvar, function),) = iter_groups(stage(MODEL, GroupOperations).mod)
+    return Group(gvar.name_hint, function)
 
 
 KEY = TaskKey.of_group(group())
@@ -58,15 +58,9 @@ def points() -> tuple[Config, list[Config], list[Config]]:
 DEFAULT, OTHERS, ILLEGAL = points()
 
 
-def row(config: Config | None = None, **given: Any) -> Record:
+def row(config: Config | None = None, **changes: Any) -> Record:
     fields = {"costs": (1e-5,), "machine": machine_fields(MACHINE), "session": "s1", "timestamp": 5.0}
-    return Record(**{"task": KEY, "recipe": RECIPE, "version": 1, "config": config or OTHERS[0], **fields, **given})
-
-
-def written(path: Path, *found: Record | Verdict | str) -> Path:
-    lines = [f.to_row() if isinstance(f, Record) else f.to_line() if isinstance(f, Verdict) else f for f in found]
-    path.write_text("".join(line + "\n" for line in lines))
-    return path
+    return Record(**{"task": KEY, "recipe": RECIPE, "version": 1, "config": config or OTHERS[0], **fields, **changes})
 
 
 @pytest.fixture
@@ -106,20 +100,20 @@ REFUSED = {
     "recipe of another operation": (row(recipe="softmax"), "no recipe 'softmax' may be used here"),
     "illegal": (row(ILLEGAL[0] if ILLEGAL else {**DEFAULT, "tile_p": 10**6}), "is not "),
     "outside": (row({**DEFAULT, "tile_p": 1000}), "is not in its space"),
-    "float": (row({**DEFAULT, "tile_p": float(DEFAULT["tile_p"])}), "is not in its space"),
-    "true": (row({**DEFAULT, "tile_o": True}), "is not in its space"),
-    "text": (row({**DEFAULT, "tile_p": "7"}), "is not in its space"),
-    "list": (row({**DEFAULT, "tile_p": [7]}), "is not in its space"),
+    **{
+        type(value).__name__: (row({**DEFAULT, "tile_p": value}), "is not in its space")
+        for value in (float(DEFAULT["tile_p"]), True, "7", [7])
+    },
     "knob missing": (row({k: v for k, v in DEFAULT.items() if k != "tile_p"}), "its knobs"),
     "another knob": (row({**DEFAULT, "magic": 1}), "its knobs"),
 }
 
 
-@pytest.mark.parametrize(("one", "why"), REFUSED.values(), ids=REFUSED)
-def test_one_that_does_not_fit_is_refused_by_name(log: Path, one: Record, why: str) -> None:
-    kernel, skipped = compiled(written(log, one))
+@pytest.mark.parametrize(("record", "why"), REFUSED.values(), ids=REFUSED)
+def test_one_that_does_not_fit_is_refused_by_name(log: Path, record: Record, why: str) -> None:
+    kernel, (skipped,) = compiled(written(log, record))
     assert kernel["config"] == DEFAULT and kernel["record"] == ""
-    assert len(skipped) == 1 and why in skipped[0] and f"record of {one.recipe}" in skipped[0]
+    assert why in skipped and f"record of {record.recipe}" in skipped
 
 
 def test_an_illegal_point_is_refused_as_illegal(log: Path) -> None:
@@ -143,17 +137,17 @@ def test_records_of_other_work_say_nothing(log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"costs": (), "error": "wrong"}, {"costs": (), "error": "crash"}, {"discarded": True}, {"costs": ()}]
+    "changes", [{"costs": (), "error": "wrong"}, {"costs": (), "error": "crash"}, {"discarded": True}, {"costs": ()}]
 )
-def test_a_candidate_that_failed_is_never_used(log: Path, given: dict[str, Any]) -> None:
-    kernel, _ = compiled(written(log, row(OTHERS[0], **given), row(OTHERS[1], costs=(9.0,))))
+def test_a_candidate_that_failed_is_never_used(log: Path, changes: dict[str, Any]) -> None:
+    kernel, _ = compiled(written(log, row(OTHERS[0], **changes), row(OTHERS[1], costs=(9.0,))))
     assert kernel["config"] == OTHERS[1]
 
 
 # ------------------------------------------------------------------------------------------------ verdicts
-def verdict(config: Config | None, **given: Any) -> Verdict:
+def verdict(config: Config | None, **changes: Any) -> Verdict:
     fields = {"machine": machine_fields(MACHINE), "timestamp": 6.0, "reason": "no faster inside the model"}
-    return Verdict(KEY, RECIPE if config else None, config, **{**fields, **given})
+    return Verdict(KEY, RECIPE if config else None, config, **{**fields, **changes})
 
 
 def test_the_verdict_to_use_none_is_followed(log: Path) -> None:
@@ -164,8 +158,8 @@ def test_the_verdict_to_use_none_is_followed(log: Path) -> None:
 
 
 def test_the_newest_verdict_names_the_record(log: Path) -> None:
-    found = [row(OTHERS[0]), row(OTHERS[1], costs=(9.0,)), verdict(OTHERS[1], timestamp=7.0), verdict(None)]
-    assert compiled(written(log, *found))[0]["config"] == OTHERS[1]
+    rows = [row(OTHERS[0]), row(OTHERS[1], costs=(9.0,)), verdict(OTHERS[1], timestamp=7.0), verdict(None)]
+    assert compiled(written(log, *rows))[0]["config"] == OTHERS[1]
     foreign = verdict(None, machine={**machine_fields(MACHINE), "threads": 64})
     assert compiled(written(log, row(OTHERS[0]), foreign))[0]["config"] == OTHERS[0]
 
@@ -211,9 +205,7 @@ def test_a_record_of_no_session_is_no_default_in_the_report(log: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ cache
-def test_the_cache_follows_the_content_of_a_log(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
-
+def test_the_cache_follows_the_content_of_a_log(log: Path, cache_folder: Path) -> None:
     def config() -> Config:
         report = tvm_ext.compile(MODEL, records=log, threads=2).report
         return next(k["config"] for k in report["kernels"] if k["recipe"] == RECIPE)

@@ -45,7 +45,7 @@ def test_stages_in_order(tiny: Inspection) -> None:
 def test_stages_that_are_modules_are_python(tiny: Inspection) -> None:
     for name in ("relax", "grouped", "layout", "tir", "scheduled"):
         assert "Reading this file runs it" in tiny.stage(name)
-        assert any(isinstance(one, ast.ClassDef) for one in ast.parse(tiny.stage(name)).body)
+        assert any(isinstance(statement, ast.ClassDef) for statement in ast.parse(tiny.stage(name)).body)
 
 
 def test_it_stops_at_a_stage() -> None:
@@ -75,8 +75,8 @@ def test_the_program_of_sizes_that_options_state(options: dict[str, Any], shape:
 def test_stages_of_a_program_whose_state_grows_can_be_gone_on_from(tmp_path: Path) -> None:
     options = {"dims": {"S": (1, 8), "P": (1, 40)}, "specialize": {"S": (1,)}, "state": "auto"}
     inspection = tvm_ext.inspect(growing(), to="grouped", **options)
-    made = tvm_ext.resume(inspection.write("grouped", tmp_path / "grouped.py"))
-    assert [spec.shape for spec in made.outputs] == [(1, 1, 32), (1, 2, 41, 16), (1, 2, 41, 16)]
+    resumed = tvm_ext.resume(inspection.write("grouped", tmp_path / "grouped.py"))
+    assert [spec.shape for spec in resumed.outputs] == [(1, 1, 32), (1, 2, 41, 16), (1, 2, 41, 16)]
 
 
 def test_frozen_inputs_and_inlined_names_are_in_the_onnx_text() -> None:
@@ -89,10 +89,10 @@ def test_frozen_inputs_and_inlined_names_are_in_the_onnx_text() -> None:
 
 # ------------------------------------------------------------------------------------------------ passes
 def test_each_pass_is_a_diff_of_each_function(tiny: Inspection) -> None:
-    names = [one.name for one in tiny.passes]
+    names = [step.name for step in tiny.passes]
     assert names.count("simplify-algebra") == 3 and names[-1] == "lift-weights"
     grouping = tiny.passes[names.index("group-operations")]
-    changes = {one.function: one.diff for one in grouping.changes}
+    changes = {change.function: change.diff for change in grouping.changes}
     assert set(changes) == {"main", "fused_matmul_add_relu_multiply"}
     main = [line for line in changes["main"] if line.startswith(("+", "-"))]
     assert main[:2] == ["--- before/main", "+++ after/main"] and any(
@@ -103,11 +103,11 @@ def test_each_pass_is_a_diff_of_each_function(tiny: Inspection) -> None:
 
 
 def test_constants_and_variables_keep_their_names_between_passes(tiny: Inspection) -> None:
-    for one in tiny.passes:
-        if one.name in ("schedule-kernels", "choose-recipes"):
-            assert one.fired and all(change.function != "main" for change in one.changes), one.name
-    idle = [one for one in tiny.passes if not one.fired]
-    assert idle and all(not one.changes for one in idle)
+    for step in tiny.passes:
+        if step.name in ("schedule-kernels", "choose-recipes"):
+            assert step.fired and all(change.function != "main" for change in step.changes), step.name
+    idle = [step for step in tiny.passes if not step.fired]
+    assert idle and all(not worker.changes for worker in idle)
 
 
 def test_only_some_passes(tiny: Inspection) -> None:
@@ -133,19 +133,19 @@ def test_the_page_has_all_stages_and_all_diffs(tiny: Inspection) -> None:
 
 # ------------------------------------------------------------------------------------------------ looking
 def test_looking_changes_no_byte(tmp_path: Path) -> None:
-    made = stage_models.tiny()
-    plain = compile_model(made, CompileOptions(cache=False))
+    step = stage_models.tiny()
+    plain = compile_model(step, CompileOptions(cache=False))
     snapshots = Snapshots()
-    seen = compile_model(made, CompileOptions(cache=False), Instruments(watch=snapshots.watch))
+    seen = compile_model(step, CompileOptions(cache=False), Instruments(watch=snapshots.watch))
     libraries = []
     for name, compiled in (("plain", plain), ("seen", seen)):
         compiled.export(tmp_path / name)
         libraries.append(bytes(read_artifact(tmp_path / name).library))
     assert libraries[0] == libraries[1] and len(snapshots.steps) > 20
-    inspection = tvm_ext.inspect(made)
+    inspection = tvm_ext.inspect(step)
     inspection.dump(tmp_path / "stages")
     assert machine_code(inspection.lowered, "asm") == machine_code(
-        lower(made, CompileOptions(), Machine.detect()), "asm"
+        lower(step, CompileOptions(), Machine.detect()), "asm"
     )
 
 
@@ -167,12 +167,14 @@ def test_one_stage_with_its_files(tiny: Inspection, tmp_path: Path) -> None:
 def test_names_that_tvmscript_uses_itself(tmp_path: Path) -> None:
     nodes = [node("Add", "T R", "I"), node("Mul", "I w", "W"), node("MatMul", "W v", "class")]
     weights = {"w": random(3, 3), "v": random(3, 3, seed=1)}
-    made = model(nodes, [value("T", (3, 3)), value("R", (3, 3))], [value("class", (3, 3)), value("I", (3, 3))], weights)
-    files = tvm_ext.inspect(made).dump(tmp_path)
-    direct = tvm_ext.compile(made, cache=False)
+    proto = model(
+        nodes, [value("T", (3, 3)), value("R", (3, 3))], [value("class", (3, 3)), value("I", (3, 3))], weights
+    )
+    files = tvm_ext.inspect(proto).dump(tmp_path)
+    direct = tvm_ext.compile(proto, cache=False)
     inputs = {"T": random(3, 3, seed=2), "R": random(3, 3, seed=3)}
     for file in files[1:4]:
         resumed = tvm_ext.resume(file)
         assert [k["nodes"] for k in resumed.report["kernels"]] == [k["nodes"] for k in direct.report["kernels"]]
-        found, expected = resumed.run(inputs), direct.run(inputs)
-        assert all(np.array_equal(found[name], expected[name]) for name in ("class", "I"))
+        outputs, expected = resumed.run(inputs), direct.run(inputs)
+        assert all(np.array_equal(outputs[name], expected[name]) for name in ("class", "I"))

@@ -20,21 +20,12 @@ from tvm_ext.inspection.ownership import Owners, owners_of
 def owners() -> Owners:
     nodes = [
         helper.make_node("Constant", [], ["two"], "constant_two", value_float=2.0),
-        node("Conv", "x w", "c", pads=[1, 1, 1, 1]),
-        node("BatchNormalization", "c scale shift mean var", "n"),
-        node("Identity", "n", "i"),
-        node("Relu", "i", "r"),
-        node("Reshape", "r flat", "f"),
-        node("MatMul", "f v", "m"),
-        node("MatMul", "f v", "m2"),
-        node("Add", "m m2", "s"),
-        node("Mul", "s two", "p"),
-        node("CumSum", "p axis", "y"),
-        node("Exp", "p", "dead"),
-        node("Transpose", "v", "vt", perm=[1, 0]),
-        node("Transpose", "vt", "z", perm=[1, 0]),
-        node("MatMul", "f z", "y2"),
-    ]
+        node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("BatchNormalization", "c scale shift mean var", "n"),
+        node("Identity", "n", "i"), node("Relu", "i", "r"), node("Reshape", "r flat", "f"),
+        node("MatMul", "f v", "m"), node("MatMul", "f v", "m2"), node("Add", "m m2", "s"), node("Mul", "s two", "p"),
+        node("CumSum", "p axis", "y"), node("Exp", "p", "dead"), node("Transpose", "v", "vt", perm=[1, 0]),
+        node("Transpose", "vt", "z", perm=[1, 0]), node("MatMul", "f z", "y2"),
+    ]  # fmt: skip
     weights = {
         "w": random(4, 3, 3, 3), "scale": random(4), "shift": random(4), "mean": random(4),
         "var": np.ones(4, np.float32), "flat": np.array([1, -1]), "v": random(4 * 25, 6), "axis": np.array(1),
@@ -73,8 +64,8 @@ def test_views_of_owners(owners: Owners) -> None:
 
 def test_an_offloaded_node_is_owned_by_its_region_and_others_say_why_they_are_not() -> None:
     nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("Softmax", "r", "y")]
-    made = model(nodes, [value("x", (16, 32))], [value("y", (16, 16))], {"w": random(32, 16)})
-    compiled = tvm_ext.compile(made, offload="systolic", offload_options={"when": "always"}, cache=False)
+    proto = model(nodes, [value("x", (16, 32))], [value("y", (16, 16))], {"w": random(32, 16)})
+    compiled = tvm_ext.compile(proto, offload="systolic", offload_options={"when": "always"}, cache=False)
     rows = {row.node: row for row in owners_of(compiled).rows}
     assert rows["matmul_m"].kind == rows["relu_r"].kind == "region"
     assert rows["softmax_y"].kind == "kernel" and "not offloaded: " in rows["softmax_y"].how
@@ -83,8 +74,8 @@ def test_an_offloaded_node_is_owned_by_its_region_and_others_say_why_they_are_no
 
 
 def test_a_symbolic_batch_names_kernels_of_the_largest_program() -> None:
-    made = model([node("MatMul", "x w", "y")], [value("x", ("n", 5))], [value("y", ("n", 3))], {"w": random(5, 3)})
-    compiled = tvm_ext.compile(made, shapes={"x": ("N", 5)}, specialize={"N": (1, 2)}, cache=False)
+    proto = model([node("MatMul", "x w", "y")], [value("x", ("n", 5))], [value("y", ("n", 3))], {"w": random(5, 3)})
+    compiled = tvm_ext.compile(proto, shapes={"x": ("N", 5)}, specialize={"N": (1, 2)}, cache=False)
     (row,) = owners_of(compiled).rows
     assert row.owners[0].endswith("_n2 call 0") and row.how == "dense"
 
@@ -93,7 +84,7 @@ def unowned(name: str, **options: object) -> list[str]:
     lowered = lower(MODELS[name](), CompileOptions.of(**options), Machine.detect(), instruments=Instruments())
     owners = lowered.ctx.ownership.owners(lowered.ctx.kernels)
     assert set(owners) == set(lowered.ctx.ownership.types)
-    return [node for node, found in owners.items() if not found]
+    return [node for node, kernels in owners.items() if not kernels]
 
 
 @pytest.mark.parametrize("name", ["mlp", "bert"])

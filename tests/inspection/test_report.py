@@ -19,41 +19,41 @@ def small(name: str = "relu_r") -> object:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A report without times, which take seconds."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     steps: list[str] = []
-    found = tvm_ext.report(small(HOSTILE), path, profile=False, cache=False, on_step=steps.append)
+    report = tvm_ext.report(small(HOSTILE), path, profile=False, cache=False, on_step=steps.append)
     assert steps == ["analyzing", "compiling", "accuracy", "writing"]
-    return found
+    return report
 
 
-def test_a_report_has_its_parts(made: Report) -> None:
-    assert made.ok and made.failed == {}
-    assert made.layers is not None and made.layers.ok
-    assert made.profile is None
-    assert len(made.owners.rows) == len(made.analysis.nodes) == 3
-    assert made.environment["packages"]["onnx"]
+def test_a_report_has_its_parts(report: Report) -> None:
+    assert report.ok and report.failed == {}
+    assert report.layers is not None and report.layers.ok
+    assert report.profile is None
+    assert len(report.owners.rows) == len(report.analysis.nodes) == 3
+    assert report.environment["packages"]["onnx"]
 
 
-def test_the_page_has_a_section_a_part_and_escapes_names(made: Report) -> None:
-    assert made.path is not None
-    html = made.path.read_text(encoding="utf-8")
-    assert html == made.html()
+def test_the_page_has_a_section_a_part_and_escapes_names(report: Report) -> None:
+    assert report.path is not None
+    html = report.path.read_text(encoding="utf-8")
+    assert html == report.html()
     for title in (
         "Summary", "Accuracy", "Memory", "Kernels", "ONNX nodes", "Work by operator", "Passes", "Tuning records",
     ):  # fmt: skip
         assert f"<h2>{title}</h2>" in html
     assert "<h2>Profile</h2>" not in html and "<h2>Offload</h2>" not in html
     assert html.count("<script>") == 1 and "&lt;script&gt;alert" in html
-    assert str(made.path) not in html  # a page tells nothing of the folders of who made it
+    assert str(report.path) not in html  # a page tells nothing of the folders of who made it
 
 
-def test_views_of_a_report(made: Report) -> None:
-    found = json.loads(json.dumps(made.as_dict()))
-    assert found["ok"] and found["nodes"]["kinds"] == {"kernel": 3}
-    assert str(made.path) in str(made) and "every kernel agrees" in str(made)
-    assert "<script" not in made._repr_html_()
+def test_views_of_a_report(report: Report) -> None:
+    plain = json.loads(json.dumps(report.as_dict()))
+    assert plain["ok"] and plain["nodes"]["kinds"] == {"kernel": 3}
+    assert str(report.path) in str(report) and "every kernel agrees" in str(report)
+    assert "<script" not in report._repr_html_()
 
 
 def test_a_part_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ def test_a_part_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise ToolError("no reference today")
 
     monkeypatch.setattr("tvm_ext.inspection.report.check_layers", fails)
-    found = tvm_ext.report(small(), tmp_path / "r.html", profile=False, cache=False)
-    assert not found.ok and found.failed == {"accuracy": "no reference today"}
-    assert "no reference today" in found.html() and "no reference today" in str(found)
+    report = tvm_ext.report(small(), tmp_path / "r.html", profile=False, cache=False)
+    assert not report.ok and report.failed == {"accuracy": "no reference today"}
+    assert "no reference today" in report.html() and "no reference today" in str(report)
 
 
 def test_errors(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_errors(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_report_with_times_and_offload(tmp_path: Path) -> None:
-    found = tvm_ext.report(
+    report = tvm_ext.report(
         small(), tmp_path / "r.html", rounds=1, offload="systolic", offload_options={"when": "always"}, cache=False
     )
-    html = found.html()
-    assert found.profile is not None
+    html = report.html()
+    assert report.profile is not None
     assert "<h2>Profile</h2>" in html and "<h2>Offload</h2>" in html

@@ -30,8 +30,8 @@ def parsed(text: str, **names: Any) -> IRModule:
 )  # fmt: skip
 def test_scalars_stand_in_the_text_bit_by_bit(value: Any) -> None:
     text = scalar_text(np.asarray(value))
-    made = eval(text, {"R": relax})
-    assert made.value.numpy().tobytes() == np.asarray(value).tobytes() and made.ty.dtype == str(value.dtype)
+    constant = eval(text, {"R": relax})
+    assert constant.value.numpy().tobytes() == np.asarray(value).tobytes() and constant.ty.dtype == str(value.dtype)
 
 
 @pytest.mark.parametrize(

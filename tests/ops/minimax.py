@@ -38,16 +38,16 @@ def exchange(target: np.ndarray, basis: np.ndarray, weight: np.ndarray) -> np.nd
 def _extrema(error: np.ndarray, count: int) -> np.ndarray:
     """The largest `count` extrema of alternating sign."""
     runs = np.split(np.arange(len(error)), np.flatnonzero(np.diff(np.sign(error))) + 1)
-    found = [int(run[np.argmax(np.abs(error[run]))]) for run in runs]
-    while len(found) > count:
-        sizes = np.abs(error[found])
+    peaks = [int(run[np.argmax(np.abs(error[run]))]) for run in runs]
+    while len(peaks) > count:
+        sizes = np.abs(error[peaks])
         least = int(np.argmin(sizes))
-        if len(found) == count + 1 or least in (0, len(found) - 1):
-            found.pop(0 if sizes[0] < sizes[-1] else -1)
+        if len(peaks) == count + 1 or least in (0, len(peaks) - 1):
+            peaks.pop(0 if sizes[0] < sizes[-1] else -1)
         else:  # two neighbours go, so that the signs still alternate
-            del found[least]
-            found.pop(least - 1 if sizes[least - 1] < sizes[least + 1] else least)
-    return np.array(found)
+            del peaks[least]
+            peaks.pop(least - 1 if sizes[least - 1] < sizes[least + 1] else least)
+    return np.array(peaks)
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Fit:
 
     def rounded(self) -> list[float]:
         """float32 coefficients, each rounded while the later ones are fitted anew."""
-        left, found = self.target.copy(), []
+        left, steps = self.target.copy(), []
         for power in range(self.degree + 1):
             basis = np.stack([self.x**p for p in range(power, self.degree + 1)], 1)
-            found.append(float(np.float32(exchange(left, basis, self.weight)[0])))
-            left = left - found[-1] * self.x**power
-        return found
+            steps.append(float(np.float32(exchange(left, basis, self.weight)[0])))
+            left = left - steps[-1] * self.x**power
+        return steps
 
     def error(self, coefficients: Sequence[float]) -> float:
         """The largest weighted error of a polynomial."""

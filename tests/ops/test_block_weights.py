@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import tvm
-import tvm_ffi
 from tvm import relax
 
+from tests.ops.calls import assert_survives
 from tests.schedules.block_weights import BlockCase
-from tvm_ext.core.graph.relax_graph import bindings_of
-from tvm_ext.ops.block_weights import NAME, TAKE, Blocks
+from tvm_ext.ops.block_weights import NAME, TAKE
 from tvm_ext.ops.row_rules import Rows, Site
 from tvm_ext.ops.table import of
 
@@ -18,11 +16,7 @@ def test_types_and_text_and_json() -> None:
     for kind, data, shape in (("float32", (2, 3, 50), (2, 3, 20)), ("int64", (4,), (4, 50))):
         group = case.group(data, kind=kind)
         assert (group.shape, group.dtype) == (shape, "float32")
-        mod = tvm.IRModule({"g": group.function.without_attr("tvm_ext.group").without_attr("tvm_ext.constants")})
-        for again in (tvm.script.from_source(mod.script()), tvm.ir.load_json(tvm.ir.save_json(mod))):
-            assert tvm_ffi.structural_equal(again, mod)
-            (call,) = (b.value for b in bindings_of(again["g"]))
-            assert Blocks.of(call) == case.says
+        assert_survives(group, case.says)
 
 
 def test_rows_are_those_of_the_first_operand() -> None:

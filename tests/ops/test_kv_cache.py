@@ -1,11 +1,9 @@
 """The operators of caches: their types, and that calls survive text and JSON."""
 
 import pytest
-import tvm
-import tvm_ffi
 
+from tests.ops.calls import assert_survives
 from tests.schedules.caches import CacheCase
-from tvm_ext.core.graph.relax_graph import bindings_of
 from tvm_ext.ops.kv_cache import APPEND, ATTENTION
 from tvm_ext.ops.row_rules import Rows, Site
 from tvm_ext.ops.table import of
@@ -16,11 +14,7 @@ def test_a_call_survives_text_and_json(append: bool) -> None:
     case = CacheCase(2, 3, 6, 2, 16, 20, "total cos sin", interleaved=True, **({} if append else {"softcap": 0.5}))
     group, says = (case.append, case.append_says) if append else (case.attention, case.says)
     assert group.shape == ((2, 2, 20, 16) if append else (2, 3, 6, 16))
-    mod = tvm.IRModule({"g": group.function.without_attr("tvm_ext.group").without_attr("tvm_ext.constants")})
-    for again in (tvm.script.from_source(mod.script()), tvm.ir.load_json(tvm.ir.save_json(mod))):
-        assert tvm_ffi.structural_equal(again, mod)
-        (call,) = (b.value for b in bindings_of(again["g"]))
-        assert type(says).of(call) == says
+    assert_survives(group, says)
 
 
 def test_rows_are_those_of_the_batch() -> None:

@@ -41,7 +41,7 @@ def check(proto: onnx.ModelProto, function: Any) -> None:
     compiled = tvm_ext.compile(proto, cache=False)
     (kernel,) = compiled.report["kernels"]
     assert kernel["recipe"] == "dense"
-    w, c = (onnx.numpy_helper.to_array(one) for one in proto.graph.initializer)
+    w, c = (onnx.numpy_helper.to_array(tensor) for tensor in proto.graph.initializer)
     wanted = np.maximum(function(X @ w), 0) + function(c)
     np.testing.assert_allclose(compiled.run({"x": X})["z"], wanted, rtol=2e-6, atol=2e-6)
 

@@ -164,9 +164,9 @@ def outcomes(service: Service, tasks: Iterable[Task], workers: int = WORKERS) ->
     Args:
         workers: processes side by side; none is started where there are no tasks.
     """
-    given = list(tasks)
+    todo = list(tasks)
     left: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-    for task in (*given, *[None] * workers):
+    for task in (*todo, *[None] * workers):
         left.put(task)
     done: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
     stop = threading.Event()
@@ -174,7 +174,7 @@ def outcomes(service: Service, tasks: Iterable[Task], workers: int = WORKERS) ->
     for thread in threads:
         thread.start()
     try:
-        for _ in given:
+        for _ in todo:
             result = done.get()
             if isinstance(result, Exception):
                 raise result

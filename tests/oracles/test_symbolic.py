@@ -16,7 +16,7 @@ def answer(model: bytes, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def variants(text: str, **feeds: np.ndarray) -> Variants:
-    model = text_model(f'<ir_version: 8, opset_import: ["": 17]> {text}', {})
+    model = text_model(text)
     return Variants(model.SerializeToString(), feeds, answer)
 
 

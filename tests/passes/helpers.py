@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from tests.oracles.reference import module_outputs
-from tvm_ext.core.graph.relax_graph import main_bindings, op_name
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name, shape_of
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.passes.conditions import well_formed
@@ -55,10 +55,10 @@ def new_context() -> CompileContext:
     return CompileContext(machine=Machine.detect())
 
 
-def apply(one: Pass, mod: IRModule, *more: Pass) -> PassResult:
+def apply(first: Pass, mod: IRModule, *more: Pass) -> PassResult:
     """Run passes; the result is the last module, with everything that fired or was skipped."""
     context, fired, skipped = new_context(), [], []
-    for step in (one, *more):
+    for step in (first, *more):
         result = step(mod, context)
         assert well_formed(result.mod) is None
         mod, fired, skipped = result.mod, [*fired, *result.fired], [*skipped, *result.skipped]
@@ -71,3 +71,19 @@ def same_output(before: IRModule, after: IRModule, *inputs: np.ndarray, toleranc
         assert old.shape == new.shape and old.dtype == new.dtype
         span = max(float(np.abs(old[np.isfinite(old)]).max(initial=0.0)), 1e-30)
         np.testing.assert_allclose(new, old, rtol=0, atol=tolerance * span)
+
+
+def rewritten(step: Pass, mod: IRModule, *more: Pass, tolerance: float = 1e-6, scale: float = 1.0) -> PassResult:
+    """What passes make of a module, which gives the same outputs of random inputs as before."""
+    result, shapes = apply(step, mod, *more), [shape_of(parameter) for parameter in mod["main"].params]
+    same_output(
+        mod, result.mod, *(scale * random(*shape, seed=i) for i, shape in enumerate(shapes)), tolerance=tolerance
+    )
+    return result
+
+
+def untouched(step: Pass, mod: IRModule) -> list[str]:
+    """The reasons of a pass that leaves a module as it is."""
+    result = apply(step, mod)
+    assert result.fired == () and result.mod.same_as(mod)
+    return [event.detail for event in result.skipped]

@@ -79,8 +79,8 @@ def stage(model: onnx.ModelProto, last: type[Pass], threads: int = 2, **options:
     imported = import_model(read_model(model), chosen)
     ctx = CompileContext(Machine.detect(chosen.target, threads), chosen, imported.provenance)
     mod, passes = imported.mod, pipeline().before("states").passes
-    for one in passes[: max(i for i, p in enumerate(passes) if isinstance(p, last)) + 1]:
-        mod = one(mod, ctx).mod
+    for step in passes[: max(i for i, p in enumerate(passes) if isinstance(p, last)) + 1]:
+        mod = step(mod, ctx).mod
     return Stage(mod, ctx)
 
 

@@ -43,32 +43,32 @@ def block() -> Any:
 
 # ------------------------------------------------------------------------------------------------ choice
 def test_the_choice_stands_on_the_group() -> None:
-    found = stage(block(), ChooseRecipes)
-    recipes = {p.recipe.name for p in found.ctx.plans.values()}
+    staged = stage(block(), ChooseRecipes)
+    recipes = {p.recipe.name for p in staged.ctx.plans.values()}
     convolutions = {"conv2d_winograd", "conv2d_nchwc"}  # which of them is a matter of the machine
     assert recipes & convolutions and recipes - convolutions == {"pool2d", "reduction", "elementwise"}
-    for name, plan in found.ctx.plans.items():
-        assert str(found.mod[name].attrs["tvm_ext.recipe"]) == plan.recipe.name
+    for name, plan in staged.ctx.plans.items():
+        assert str(staged.mod[name].attrs["tvm_ext.recipe"]) == plan.recipe.name
 
 
 def test_exact_leaves_winograd_out() -> None:
-    found = stage(block(), ChooseRecipes, accuracy="exact")
-    assert "conv2d_winograd" not in {p.recipe.name for p in found.ctx.plans.values()}
+    staged = stage(block(), ChooseRecipes, accuracy="exact")
+    assert "conv2d_winograd" not in {p.recipe.name for p in staged.ctx.plans.values()}
     agrees(block(), accuracy="exact")
 
 
 def test_a_refusal_names_recipe_and_reason() -> None:
     computed = [node("Abs", "w", "v"), node("Conv", "x v", "y")]
     inputs = [value("x", (1, 16, 9, 7)), value("w", (16, 16, 3, 3))]
-    found = stage(model(computed, inputs, [value("y", (1, 16, 7, 5))]), ChooseRecipes)
-    (reason,) = found.skipped.values()
+    staged = stage(model(computed, inputs, [value("y", (1, 16, 7, 5))]), ChooseRecipes)
+    (reason,) = staged.skipped.values()
     assert "conv2d_nchwc: the weight is not a constant" in reason and "conv2d_winograd" in reason
 
 
 # ------------------------------------------------------------------------------------------------ layouts
 def test_a_residual_block_has_no_transform_inside() -> None:
-    found = stage(block(), AssignLayouts)
-    assert found.recipes.count("layout_transform") == 1  # the graph's input
+    staged = stage(block(), AssignLayouts)
+    assert staged.recipes.count("layout_transform") == 1  # the graph's input
     agrees(block())
 
 
@@ -101,16 +101,16 @@ def test_channels_that_no_lanes_divide(channels: int) -> None:
 
 def test_a_shared_weight_is_packed_once() -> None:
     nodes = [conv("x", "a", "w"), conv("a", "y", "w")]
-    found = stage(image_model(nodes, [value("y", (1, 16, 9, 7))], w=W1), LiftWeights)
-    assert len(found.ctx.weights) == 1
+    staged = stage(image_model(nodes, [value("y", (1, 16, 9, 7))], w=W1), LiftWeights)
+    assert len(staged.ctx.weights) == 1
     agrees(image_model(nodes, [value("y", (1, 16, 9, 7))], w=W1))
 
 
 # ------------------------------------------------------------------------------------------------ scheduling
 def test_every_kernel_is_scheduled_and_named() -> None:
-    found = stage(block(), ScheduleKernels)
-    kernels = primfuncs(found.mod)
-    assert set(kernels) == set(found.calls) == set(found.fired)
+    staged = stage(block(), ScheduleKernels)
+    kernels = primfuncs(staged.mod)
+    assert set(kernels) == set(staged.calls) == set(staged.fired)
 
 
 def test_one_thread_has_no_parallel_loop() -> None:
@@ -159,5 +159,5 @@ def test_a_reshape_is_no_kernel(reshape: str) -> None:
 
 
 def test_a_generic_kernel_is_lowered_after_the_planned_ones() -> None:
-    found = stage(block(), LowerRest)
-    assert not found.fired  # nothing was left for it
+    staged = stage(block(), LowerRest)
+    assert not staged.fired  # nothing was left for it

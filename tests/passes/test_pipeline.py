@@ -32,7 +32,7 @@ class Counted(Pass):
         return PassResult(mod, (), (Event("main", f"{len(mod.functions)} functions"),))
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch, package: Any) -> None:
     """As if a package offered this class as an entry point."""
 
     class Entry:
@@ -40,7 +40,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
 
         @staticmethod
         def load() -> Any:
-            return made
+            return package
 
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [Entry] if group == "tvm_ext.passes" else [])
     monkeypatch.setattr("tvm_ext.passes.pipeline.entry_points", entry_points.__wrapped__)  # they are kept otherwise
@@ -97,8 +97,8 @@ def test_a_program_is_right_without_the_passes_behind_the_graph_that_may_be_off(
         node("Flatten", "g", "f"), node("MatMul", "f v", "m"), node("Softmax", "m", "s"), node("CumSum", "s a", "y"),
     ]  # fmt: skip
     proto = model(nodes, [value("x", (2, 3, 13, 15))], [value("y", (2, 5))], weights)
-    known = [one for phase in pipeline().phases[2:] for one in phase.passes]
-    off = frozenset(one.name for one in known if not one.needed)
+    known = [step for phase in pipeline().phases[2:] for step in phase.passes]
+    off = frozenset(step.name for step in known if not step.needed)
     compiled = compile_model(
         proto, CompileOptions(cache=False, threads=2, precision=precision), Instruments(switches=Switches(passes=off))
     )
@@ -111,13 +111,13 @@ def test_whoever_watches_sees_every_pass_once_and_in_order() -> None:
     seen: list[str] = []
     watch = Instruments(watch=lambda step, mod, ctx: seen.append(step))
     report = compile_model(RELU, CompileOptions(cache=False, threads=1), watch).report
-    names = [one.name for one in pipeline().passes]
-    assert seen == ["import", *names] and [one["name"] for one in report["passes"]] == names
+    names = [step.name for step in pipeline().passes]
+    assert seen == ["import", *names] and [step["name"] for step in report["passes"]] == names
 
 
 def test_parts_of_a_pipeline() -> None:
     whole = pipeline()
-    assert [one.name for one in whole.after("drop-unused").before("states").passes] == ["lower-rest", "lift-weights"]
+    assert [step.name for step in whole.after("drop-unused").before("states").passes] == ["lower-rest", "lift-weights"]
     assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
-    assert [one.name for one in whole.after("lift-weights").phases] == ["states", "loops", "memory", "code", "vm"]
+    assert [phase.name for phase in whole.after("lift-weights").phases] == ["states", "loops", "memory", "code", "vm"]

@@ -19,7 +19,7 @@ from tvm_ext.passes.pipeline import SIMPLIFY
 
 def _in_order(mod: IRModule) -> tuple[Any, ...]:
     """Arguments of `apply` that run the simplification of the pipeline on `mod`."""
-    first, *rest = (one() for one in SIMPLIFY)
+    first, *rest = (step() for step in SIMPLIFY)
     return (first, mod, *rest)
 
 

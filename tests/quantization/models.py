@@ -54,7 +54,7 @@ def mlp() -> onnx.ModelProto:
 
 def samples(model: onnx.ModelProto, count: int = 5) -> list[np.ndarray]:
     """Random inputs of a model with one input and fixed sizes (a free one is 1)."""
-    sizes = [one.dim_value or 1 for one in model.graph.input[0].type.tensor_type.shape.dim]
+    sizes = [size.dim_value or 1 for size in model.graph.input[0].type.tensor_type.shape.dim]
     return [graphs.random(*sizes, seed=seed) for seed in range(count)]
 
 

@@ -21,17 +21,17 @@ def two_inputs(rows: int | str = 2) -> onnx.ModelProto:
 
 
 def test_arrays_dicts_and_generators() -> None:
-    for given in ([X[:1], X[1:2]], ({"x": x[None]} for x in X[:2]), {"x": X[:2]}, X[:2]):
-        found = read_samples(given, residual())
-        assert [sorted(one) for one in found] == [["x"], ["x"]]
-        np.testing.assert_array_equal(np.concatenate([one["x"] for one in found]), X[:2])
+    for calibration in ([X[:1], X[1:2]], ({"x": x[None]} for x in X[:2]), {"x": X[:2]}, X[:2]):
+        feeds = read_samples(calibration, residual())
+        assert [sorted(feed) for feed in feeds] == [["x"], ["x"]]
+        np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in feeds]), X[:2])
 
 
 def test_a_stack_is_cut_into_batches_of_the_model() -> None:
     stack = {"a": graphs.random(6, 3), "b": graphs.random(6, 3, seed=1)}
-    found = read_samples(stack, two_inputs(2))
-    assert [one["a"].shape for one in found] == [(2, 3)] * 3
-    np.testing.assert_array_equal(found[2]["b"], stack["b"][4:])
+    feeds = read_samples(stack, two_inputs(2))
+    assert [feed["a"].shape for feed in feeds] == [(2, 3)] * 3
+    np.testing.assert_array_equal(feeds[2]["b"], stack["b"][4:])
 
 
 def test_a_free_batch_is_cut_into_rows_and_other_free_axes_are_not() -> None:
@@ -39,7 +39,7 @@ def test_a_free_batch_is_cut_into_rows_and_other_free_axes_are_not() -> None:
     shape = ("length", 3)
     mean = graphs.node("ReduceMean", "a", "y", axes=[0], keepdims=0)
     sums = graphs.model([mean], [graphs.value("a", shape)], [graphs.value("y", (3,))])
-    assert [one["a"].shape for one in read_samples(graphs.random(6, 3), sums)] == [(6, 3)]
+    assert [feed["a"].shape for feed in read_samples(graphs.random(6, 3), sums)] == [(6, 3)]
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_files_and_folders(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", X[:2])
     (tmp_path / "notes.txt").write_text("not a sample")
     for path, rows in ((tmp_path / "b.npz", X[2:]), (str(tmp_path / "a.npy"), X[:2]), (tmp_path, X)):
-        found = read_samples(path, residual())
-        np.testing.assert_array_equal(np.concatenate([one["x"] for one in found]), rows)
+        feeds = read_samples(path, residual())
+        np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in feeds]), rows)
 
 
 def test_one_sample_is_read_once() -> None:
@@ -60,13 +60,13 @@ def test_nothing_is_no_calibration(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="cannot be known without inputs") as caught:
         read_samples(None, residual())
     assert ".npz" in caught.value.fix
-    for given in ([], tmp_path, tmp_path / "images.tar", 3):
+    for calibration in ([], tmp_path, tmp_path / "images.tar", 3):
         with pytest.raises((InputError, OptionError)):
-            read_samples(given, residual())
+            read_samples(calibration, residual())
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("calibration", "said"),
     [
         ([X[:1], X[:1, :4]], r"sample 1: input 'x' is float32\[1, 4, 9, 11\], and the model takes float32\[1, 5, 9"),
         ([X[0]], r"sample 0: input 'x' is float32\[5, 9, 11\]"),
@@ -77,9 +77,9 @@ def test_nothing_is_no_calibration(tmp_path: Path) -> None:
         ([X[:0]], r"float32\[0, 5, 9, 11\]"),
     ],
 )
-def test_what_does_not_fit_is_named(given: list, said: str) -> None:
+def test_what_does_not_fit_is_named(calibration: list, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        read_samples(given, residual())
+        read_samples(calibration, residual())
 
 
 def test_one_array_for_two_inputs() -> None:

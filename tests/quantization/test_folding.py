@@ -48,29 +48,31 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_batch_norms_go_into_the_layer_before(name: str) -> None:
     model = layer_and_norm(*CASES[name])
-    made, notes = folded(model)
-    assert [node.name for node in made.graph.node] == ["layer"] and list(made.graph.node[0].output) == ["y"]
+    folded_model, notes = folded(model)
+    assert [node.name for node in folded_model.graph.node] == ["layer"] and list(folded_model.graph.node[0].output) == [
+        "y"
+    ]
     assert notes == ["1 batch norms were folded into the layers before them"]
     x = graphs.random(*CASES[name][2], seed=7)
-    np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run(folded_model, x), run(model, x), rtol=1e-4, atol=1e-4)
 
 
 def test_names_survive_and_unused_weights_go() -> None:
     model = residual()
-    made, _ = folded(model)
+    folded_model, _ = folded(model)
     names = ["first", "relu1", "second", "sum", "relu2", "pool", "flat", "dense", "soft"]
-    assert [node.name for node in made.graph.node] == names
-    assert not [one.name for one in made.graph.initializer if one.name.startswith("bn")]
+    assert [node.name for node in folded_model.graph.node] == names
+    assert not [tensor.name for tensor in folded_model.graph.initializer if tensor.name.startswith("bn")]
     for x in samples(model):
-        np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(run(folded_model, x), run(model, x), rtol=1e-5, atol=1e-6)
 
 
 def test_a_value_that_is_read_elsewhere_keeps_its_batch_norm() -> None:
     layer, weights, shape, channels = CASES["conv"]
     model = layer_and_norm(layer, weights, shape, channels)
     model.graph.output.append(graphs.value("c", [None] * 4))
-    made, notes = folded(model)
-    assert [node.op_type for node in made.graph.node] == ["Conv", "BatchNormalization"]
+    folded_model, notes = folded(model)
+    assert [node.op_type for node in folded_model.graph.node] == ["Conv", "BatchNormalization"]
     assert notes == ["batch norms that no layer could take: bn"]
 
 
@@ -82,10 +84,10 @@ def test_a_weight_of_two_layers_is_copied() -> None:
     weights = {"w": graphs.random(3, 3, 1, 1), **norm_weights("bn", 3, 1)}
     shape = (1, 3, 4, 5)
     model = graphs.model(nodes, [graphs.value("x", shape)], [graphs.value("y", shape)], weights)
-    made, _ = folded(model)
-    assert {"w", "one.weight", "one.bias"} == {one.name for one in made.graph.initializer}
+    folded_model, _ = folded(model)
+    assert {"w", "one.weight", "one.bias"} == {tensor.name for tensor in folded_model.graph.initializer}
     x = graphs.random(*shape)
-    np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(folded_model, x), run(model, x), rtol=1e-5, atol=1e-5)
 
 
 def test_constants_become_weights() -> None:
@@ -93,11 +95,13 @@ def test_constants_become_weights() -> None:
     del constant.input[:]
     nodes = [constant, graphs.node("Transpose", "w", "t", perm=[1, 0]), graphs.node("MatMul", "x t", "y", "dense")]
     model = graphs.model(nodes, [graphs.value("x", (2, 5))], [graphs.value("y", (2, 7))])
-    made, notes = folded(model)
-    assert [node.name for node in made.graph.node] == ["dense"] and notes == ["1 weights were computed from others"]
-    assert [one.name for one in made.graph.initializer] == ["t"]
+    folded_model, notes = folded(model)
+    assert [node.name for node in folded_model.graph.node] == ["dense"] and notes == [
+        "1 weights were computed from others"
+    ]
+    assert [tensor.name for tensor in folded_model.graph.initializer] == ["t"]
     x = graphs.random(2, 5)
-    np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-6)
+    np.testing.assert_allclose(run(folded_model, x), run(model, x), rtol=1e-6)
 
 
 def test_weights_are_computed_in_the_version_of_the_model() -> None:
@@ -106,13 +110,13 @@ def test_weights_are_computed_in_the_version_of_the_model() -> None:
     model = graphs.model(
         nodes, [graphs.value("x", (2, 5))], [graphs.value("y", (2, 1))], {"w": graphs.random(5, 1, 1)}, opset=11
     )
-    made, _ = folded(model)
-    assert {one.name: tuple(one.dims) for one in made.graph.initializer} == {"t": (5, 1)}
+    folded_model, _ = folded(model)
+    assert {tensor.name: tuple(tensor.dims) for tensor in folded_model.graph.initializer} == {"t": (5, 1)}
 
 
 def test_what_is_larger_than_its_weight_is_left_to_the_program() -> None:
     nodes = [graphs.node("Expand", "w s", "t"), graphs.node("Add", "x t", "y")]
     weights = {"w": graphs.random(1), "s": np.array([64, 64])}
     model = graphs.model(nodes, [graphs.value("x", (64, 64))], [graphs.value("y", (64, 64))], weights)
-    made, _ = folded(model)
-    assert [node.op_type for node in made.graph.node] == ["Expand", "Add"]
+    folded_model, _ = folded(model)
+    assert [node.op_type for node in folded_model.graph.node] == ["Expand", "Add"]

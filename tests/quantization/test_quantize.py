@@ -1,10 +1,7 @@
 """quantize as a whole: small models, every method, and what is refused."""
 
-import hashlib
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ import pytest
 import tvm_ext
 from tests import onnx_graphs as graphs
 from tests.quantization.models import mlp, residual, run, samples
+from tests.runtime.processes import run_python
 from tvm_ext.core.errors import InputError, ModelError, OptionError, UnsupportedError
 from tvm_ext.core.machine import Machine
 from tvm_ext.quantization.quantize import quantize
@@ -22,7 +20,7 @@ METHODS = ("minmax", "entropy", "percentile")
 
 
 def weights_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    return {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -40,12 +38,12 @@ def test_outputs_are_near_those_of_float32(make, method: str) -> None:
 def test_the_model_is_a_standard_qdq_model() -> None:
     model = residual()
     before = model.SerializeToString(deterministic=True)
-    made = quantize(model, samples(model)).model
+    quantized = quantize(model, samples(model)).model
     assert model.SerializeToString(deterministic=True) == before
-    assert {one.domain for one in made.opset_import} <= {"", "ai.onnx"}
-    arrays = weights_of(made)
-    conv = next(node for node in made.graph.node if node.name == "second")
-    decode = {node.output[0]: node for node in made.graph.node if node.op_type == "DequantizeLinear"}
+    assert {opset.domain for opset in quantized.opset_import} <= {"", "ai.onnx"}
+    arrays = weights_of(quantized)
+    conv = next(node for node in quantized.graph.node if node.name == "second")
+    decode = {node.output[0]: node for node in quantized.graph.node if node.op_type == "DequantizeLinear"}
     x, w, b = (decode[name] for name in conv.input)
     assert arrays[x.input[2]].dtype == np.uint8 and arrays[x.input[1]].size == 1
     assert arrays[w.input[0]].dtype == np.int8 and arrays[w.input[1]].shape == (7,)  # a scale a channel
@@ -56,11 +54,11 @@ def test_the_model_is_a_standard_qdq_model() -> None:
 
 def test_scales_are_those_of_the_range() -> None:
     model = residual()
-    given = samples(model)
-    made = quantize(model, given).model
-    low = min(float(x.min()) for x in given)
-    high = max(float(x.max()) for x in given)
-    scale = weights_of(made)[next(node for node in made.graph.node if node.input[0] == "x").input[1]]
+    feeds = samples(model)
+    quantized = quantize(model, feeds).model
+    low = min(float(x.min()) for x in feeds)
+    high = max(float(x.max()) for x in feeds)
+    scale = weights_of(quantized)[next(node for node in quantized.graph.node if node.input[0] == "x").input[1]]
     assert float(scale) == pytest.approx((high - low) / 255, rel=1e-6)
 
 
@@ -102,10 +100,10 @@ def test_rows_name_nodes_values_and_what_is_left() -> None:
 def test_an_old_opset_is_upgraded_and_weights_that_are_inputs_are_weights() -> None:
     model = residual()
     model.opset_import[0].version, model.ir_version = 11, 3
-    for one in model.graph.initializer:
-        model.graph.input.append(graphs.value(one.name, one.dims))
+    for tensor in model.graph.initializer:
+        model.graph.input.append(graphs.value(tensor.name, tensor.dims))
     result = quantize(model, samples(model))
-    assert result.model.opset_import[0].version >= 13 and [one.name for one in result.model.graph.input] == ["x"]
+    assert result.model.opset_import[0].version >= 13 and [value.name for value in result.model.graph.input] == ["x"]
     assert any("opset 11 was upgraded to 13" in note for note in result.notes)
 
 
@@ -148,32 +146,28 @@ def test_the_result_is_saved_and_printed(tmp_path: Path) -> None:
 
 def test_it_compiles() -> None:
     model = mlp()
-    made = quantize(model, samples(model)).model
+    quantized = quantize(model, samples(model)).model
     x = samples(model)[0]
-    wanted = run(made, x)
-    found = tvm_ext.compile(made, cache=False).run({"x": x})["y"]
-    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.ptp(wanted))
+    wanted = run(quantized, x)
+    y = tvm_ext.compile(quantized, cache=False).run({"x": x})["y"]
+    np.testing.assert_allclose(y, wanted, atol=1e-5 * np.ptp(wanted))
 
 
 def test_refusals() -> None:
     model = residual()
-    given = samples(model)
+    feeds = samples(model)
+    ends = [graphs.value(name, (2, 3)) for name in "xy"]
+    softmax = graphs.model([graphs.node("Softmax", "x", "y", "soft")], ends[:1], ends[1:])
     with pytest.raises(OptionError, match="quantize needs calibration="):
         quantize(model)
     with pytest.raises(ModelError, match="quantized already: node 'b2_DequantizeLinear' is DequantizeLinear"):
-        quantize(quantize(model, given).model, given)
+        quantize(quantize(model, feeds).model, feeds)
     with pytest.raises(ModelError, match="no node can be quantized: soft: operators= does not name it"):
-        quantize(model_of_softmax(), [graphs.random(2, 3)], operators=["Conv"])
+        quantize(softmax, [graphs.random(2, 3)], operators=["Conv"])
     with pytest.raises(OptionError, match="'Convv' is none that can be quantized"):
-        quantize(model, given, operators=["Convv"])
+        quantize(model, feeds, operators=["Convv"])
     with pytest.raises(TypeError, match="metod"):
-        quantize(model, given, metod="minmax")
-
-
-def model_of_softmax() -> onnx.ModelProto:
-    return graphs.model(
-        [graphs.node("Softmax", "x", "y", "soft")], [graphs.value("x", (2, 3))], [graphs.value("y", (2, 3))]
-    )
+        quantize(model, feeds, metod="minmax")
 
 
 def test_values_without_a_range_are_named() -> None:
@@ -193,9 +187,9 @@ def test_a_sample_that_cannot_be_run() -> None:
 
 
 def test_an_operator_onnxruntime_does_not_have() -> None:
-    nodes = [graphs.node("MatMul", "x w", "m", "dense"), onnx.helper.make_node("Mystery", ["m"], ["y"], domain="ours")]
-    model = graphs.model(nodes, [graphs.value("x", (2, 3))], [graphs.value("y", (2, 3))], {"w": graphs.random(3, 3)})
-    model.opset_import.append(onnx.helper.make_opsetid("ours", 1))
+    nodes = [graphs.node("MatMul", "x w", "m", "dense"), graphs.node("Mystery", "m", "y", domain="ours")]
+    ends = [graphs.value(name, (2, 3)) for name in "xy"]
+    model = graphs.model(nodes, ends[:1], ends[1:], {"w": graphs.random(3, 3)}, domains=["ours"])
     with pytest.raises((UnsupportedError, ModelError), match="Mystery"):
         quantize(model, [graphs.random(2, 3)])
 
@@ -203,9 +197,9 @@ def test_an_operator_onnxruntime_does_not_have() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_layer_that_is_always_zero_and_a_single_sample(method: str) -> None:
     model = residual()
-    for one in model.graph.initializer:
-        if one.name == "bn1.bias":  # relu1 gives zeros only
-            one.CopyFrom(onnx.numpy_helper.from_array(np.full(7, -100, np.float32), one.name))
+    for tensor in model.graph.initializer:
+        if tensor.name == "bn1.bias":  # relu1 gives zeros only
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.full(7, -100, np.float32), tensor.name))
     result = quantize(model, samples(model, 1), method=method)
     zero = next(row for row in result.layers if row.nodes == ("first", "relu1"))
     assert (zero.sqnr, zero.of_range, zero.cosine) == (np.inf, 0.0, 1.0)
@@ -225,14 +219,10 @@ def test_external_data_is_read_and_too_much_of_it_refused(tmp_path: Path, monkey
 @pytest.mark.long
 def test_the_same_bytes_each_time(tmp_path: Path) -> None:
     model = residual()
-    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    np.savez(tmp_path / "c.npz", x=np.concatenate(samples(model)))
-    code = "import sys, tvm_ext; tvm_ext.quantize('m.onnx', 'c.npz', method='entropy').save(sys.argv[1])"
-    sums = set()
-    for seed in ("1", "2"):
-        subprocess.run(
-            [sys.executable, "-c", code, f"{seed}.onnx"], cwd=tmp_path, check=True, timeout=120,
-            env={"PYTHONHASHSEED": seed, "PATH": "", "PYTHONPATH": str(Path(tvm_ext.__file__).parents[1])},
-        )  # fmt: skip
-        sums.add(hashlib.sha256((tmp_path / f"{seed}.onnx").read_bytes()).hexdigest())
-    assert len(sums) == 1
+    path, feeds = graphs.saved(model, tmp_path / "m.onnx"), tmp_path / "c.npz"
+    np.savez(feeds, x=np.concatenate(samples(model)))
+    code = "import sys, tvm_ext; tvm_ext.quantize(*sys.argv[1:3], method='entropy').save(sys.argv[3])"
+    outputs = [tmp_path / f"{seed}.onnx" for seed in "12"]
+    for seed, output in zip("12", outputs, strict=True):
+        run_python(code, path, feeds, output, PYTHONHASHSEED=seed)
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()

@@ -7,7 +7,7 @@ from tvm_ext.quantization.settings import QuantizeSettings, check_operators
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("settings", "said"),
     [
         ({"method": "max"}, "choose one of 'minmax', 'entropy', 'percentile'"),
         ({"activations": "int4"}, "choose one of 'uint8', 'int8'"),
@@ -17,9 +17,9 @@ from tvm_ext.quantization.settings import QuantizeSettings, check_operators
         ({"exclude": 3}, "a name or several"), ({"operators": [""]}, "a name or several"),
     ],
 )  # fmt: skip
-def test_bad_values_are_refused(given: dict, said: str) -> None:
+def test_bad_values_are_refused(settings: dict, said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        QuantizeSettings(**given)
+        QuantizeSettings(**settings)
 
 
 def test_one_name_may_stand_alone() -> None:

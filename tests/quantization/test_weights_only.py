@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_ext
-from tests.frontend.graphs import model, value
+from tests.onnx_graphs import model, node, value
 from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import ModelError, OptionError
 
@@ -23,11 +23,9 @@ def graph(rng: np.random.Generator) -> Any:
     weights = {"a": rng.standard_normal((96, 40)), "b": rng.standard_normal((33, 40)), "c": rng.standard_normal(33),
                "d": rng.standard_normal((8, 3))}  # fmt: skip
     nodes = [
-        helper.make_node("MatMul", ["x", "a"], ["h"], "first"),
-        helper.make_node("Gemm", ["h", "b", "c"], ["g"], "second", transB=1),
-        helper.make_node("Slice", ["g", "zero", "eight", "one"], ["s"], "cut"),
-        helper.make_node("MatMul", ["s", "d"], ["y"], "third"),
-    ]
+        node("MatMul", "x a", "h", "first"), node("Gemm", "h b c", "g", "second", transB=1),
+        node("Slice", "g zero eight one", "s", "cut"), node("MatMul", "s d", "y", "third"),
+    ]  # fmt: skip
     known = {name: np.float32(array) for name, array in weights.items()}
     known |= {name: np.int64([number]) for name, number in (("zero", 0), ("eight", 8), ("one", 1))}
     return model(nodes, [value("x", (5, 96))], [value("y", (5, 3))], known)
@@ -70,10 +68,8 @@ def test_scales_beyond_halves_are_kept(weights: str, size: float, rng: np.random
     """The error is that of the codes, wherever the scales lie: half a step of the largest of a block."""
     bits, array = int(weights[3:]), np.float32(rng.standard_normal((64, 24)) * size)
     array[:32, 3] = 0
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "only")]
-    result = tvm_ext.quantize(
-        model(nodes, [value("x", (64, 64))], [value("y", (64, 24))], {"w": array}), weights=weights
-    )
+    proto = model([node("MatMul", "x w", "y")], [value("x", (64, 64))], [value("y", (64, 24))], {"w": array})
+    result = tvm_ext.quantize(proto, weights=weights)
     feeds = {"x": np.eye(64, dtype=np.float32)}
     bound = np.abs(array).reshape(2, 32, 24).max(1).repeat(32, 0) / (1 << (bits - 1)) * 1.01
     for outputs in (onnxruntime_outputs(result.model, feeds), tvm_ext.compile(result.model, cache=False).run(feeds)):
@@ -84,7 +80,7 @@ def test_scales_beyond_halves_are_kept(weights: str, size: float, rng: np.random
 def test_weights_that_are_no_numbers_are_refused(number: float, rng: np.random.Generator) -> None:
     weights = {name: np.float32(rng.standard_normal((64, 64))) for name in "ab"}
     weights["b"][40, 3] = number
-    nodes = [helper.make_node("MatMul", [x, w], [y], w) for x, w, y in ("xah", "hby")]
+    nodes = [node("MatMul", "x a", "h", "a"), node("MatMul", "h b", "y", "b")]
     proto = model(nodes, [value("x", (2, 64))], [value("y", (2, 64))], weights)
     with pytest.raises(ModelError, match="'b'"):
         tvm_ext.quantize(proto, weights="int4")
@@ -94,14 +90,11 @@ def test_weights_that_are_no_numbers_are_refused(number: float, rng: np.random.G
 def test_what_a_branch_reads_is_kept(rng: np.random.Generator) -> None:
     """A weight that is quantized outside stays for a branch, as do a constant and the result of a branch."""
     weights = {name: np.float32(rng.standard_normal((32, 32))) for name in "wv"}
-    branches = []
-    for which, nodes in (("then", [("MatMul", "xw", "t"), ("Add", "tv", "r")]), ("else", [("Mul", "xx", "r")])):
-        inner = [helper.make_node(kind, list(x), [y]) for kind, x, y in nodes]
-        branches.append(helper.make_graph(inner, which, [], [value("r", (32, 32))]))
-    nodes = [
-        helper.make_node("If", ["flag"], ["i"], "branch", then_branch=branches[0], else_branch=branches[1]),
-        helper.make_node("MatMul", ["i", "w"], ["y"], "outside"),
-    ]
+    then, other = (
+        helper.make_graph(inner, "branch", [], [value("r", (32, 32))])
+        for inner in ([node("MatMul", "x w", "t"), node("Add", "t v", "r")], [node("Mul", "x x", "r")])
+    )
+    nodes = [node("If", "flag", "i", "branch", then_branch=then, else_branch=other), node("MatMul", "i w", "y")]
     inputs = [value("x", (32, 32)), value("flag", (), TensorProto.BOOL)]
     proto = model(nodes, inputs, [value("y", (32, 32))], weights)
     result = tvm_ext.quantize(proto, weights="int8")

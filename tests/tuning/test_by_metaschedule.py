@@ -35,17 +35,17 @@ class Slower(InProcess):
         self._stop_after = stop_after
 
     def measure(self, task, configs, best=float("inf")):
-        for one in super().measure(task, configs, best):
-            yield one
+        for result in super().measure(task, configs, best):
+            yield result
             if self.measured == self._stop_after:
                 raise KeyboardInterrupt
 
 
-def tune(folder, measurer=None, **given):
+def tune(folder, measurer=None, **options):
     events = []
-    given = {"trials": 4, "threads": 1, **given}
+    options = {"trials": 4, "threads": 1, **options}
     report = tune_module.tune(
-        tiny(), log=folder, tuner="metaschedule", measurer=measurer or Slower(), on_event=events.append, **given
+        tiny(), log=folder, tuner="metaschedule", measurer=measurer or Slower(), on_event=events.append, **options
     )
     return report, events
 

@@ -10,18 +10,18 @@ def test_candidates_are_the_best_by_estimate_each_once_and_legal() -> None:
     large, small = groups()
     for group in (large, small):
         (task,) = group.work.tasks
-        texts = [config_text(one) for one in group.queue]
+        texts = [config_text(task) for task in group.queue]
         assert group.best == group.default == candidate(task.recipe, task.default)
         assert len(set(texts)) == len(texts) >= 2 and config_text(group.default) not in texts
-        costs = [task.prior(one["config"]) for one in group.queue]
+        costs = [task.prior(point["config"]) for point in group.queue]
         assert costs == sorted(costs) and costs[-1] <= 1.6 * task.prior(task.default)
-        assert all(task.space.legal(one["config"]) for one in group.queue)
+        assert all(task.space.legal(point["config"]) for point in group.queue)
     assert large.expected_gain > small.expected_gain > 0
 
 
 def test_every_recipe_has_its_best_among_them() -> None:
     (group,) = groups(CONV)
-    assert {one["recipe"] for one in [group.default, *group.queue]} == {"conv2d_winograd", "conv2d_nchwc"}
+    assert {point["recipe"] for point in [group.default, *group.queue]} == {"conv2d_winograd", "conv2d_nchwc"}
 
 
 def test_records_of_other_machines_are_measured_first_and_illegal_ones_never() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tvm_ext
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import two_products
 from tests.passes.stages import agrees
 from tests.tuning.choosing import CONV, MACHINE, MATMULS, OPTIONS, Fake, Nothing, groups, recorded
 from tvm_ext.core.errors import OptionError
@@ -29,11 +29,7 @@ from tvm_ext.tuning.choose import measure_choices
 from tvm_ext.tuning.measure import MeasureError, Measurement, TaskError
 from tvm_ext.verification.verify import verify
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache_folder")
 
 
 def compiled(proto: Any = MATMULS, options: CompileOptions = OPTIONS) -> list[dict[str, Any]]:
@@ -59,7 +55,7 @@ def default_of(proto_name: str = "matmuls") -> dict[TaskKey, str]:
 def favouring(number: int) -> Callable[[TaskKey, Config], float]:
     """The candidate of this place in the queue is the fastest of each group by a tenth."""
     fast = {(g.work.key, config_text(g.queue[number])) for g in groups()}
-    return lambda key, one: 0.9e-3 if (key, config_text(one)) in fast else 1e-3
+    return lambda key, config: 0.9e-3 if (key, config_text(config)) in fast else 1e-3
 
 
 # ------------------------------------------------------------------------------------------------ what is followed
@@ -82,13 +78,13 @@ def _is(kernel: dict[str, Any], group: Candidates) -> bool:
 
 
 def test_another_recipe_may_win() -> None:
-    measure_choices(CONV, OPTIONS, Fake(lambda key, one: 1e-3 if one["recipe"] == "conv2d_winograd" else 0.5e-3))
+    measure_choices(CONV, OPTIONS, Fake(lambda key, config: 1e-3 if config["recipe"] == "conv2d_winograd" else 0.5e-3))
     (kernel,) = [k for k in compiled(CONV) if k["choice"].get("candidates")]
     assert kernel["recipe"] == "conv2d_nchwc" and kernel["choice"]["by"] == "measure"
 
 
 def test_what_is_no_faster_beyond_the_noise_leaves_the_default() -> None:
-    measure_choices(MATMULS, OPTIONS, Fake(lambda key, one: 1e-3 * (1 - 1e-3 * (len(config_text(one)) % 7))))
+    measure_choices(MATMULS, OPTIONS, Fake(lambda key, config: 1e-3 * (1 - 1e-3 * (len(config_text(config)) % 7))))
     for kernel in compiled():
         assert kernel["choice"]["reason"] == "no candidate is faster beyond the noise"
         assert kernel["choice"]["by"] == "measure"
@@ -100,9 +96,9 @@ def test_a_default_that_was_disturbed_the_first_time_is_measured_again() -> None
     calls: list[str] = []
     (default,) = {config_text(groups(CONV)[0].default)}
 
-    def seconds(key: TaskKey, one: Config) -> float:
-        calls.append(config_text(one))
-        if config_text(one) == default:
+    def seconds(key: TaskKey, config: Config) -> float:
+        calls.append(config_text(config))
+        if config_text(config) == default:
             return 2e-3 if calls.count(default) == 1 else 1e-3
         return 1.1e-3
 
@@ -123,13 +119,8 @@ def test_a_second_time_all_is_in_the_cache() -> None:
 def test_groups_of_another_model_are_known_too() -> None:
     measure_choices(MATMULS, OPTIONS, Fake(favouring(1)))
     fake, known = Fake(favouring(1)), {(r.task, config_text(candidate(r.recipe, r.config))) for r in book().records}
-    weights = {"w": random(96, 256, seed=9), "v": random(256, 8, seed=9)}
-    other = model(
-        [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")],
-        [value("x", (64, 96))], [value("y", (64, 8))], weights,
-    )  # fmt: skip
-    measure_choices(other, OPTIONS, fake)
-    assert not [one for one in fake.seen if one in known and one[1] not in _held()]
+    measure_choices(two_products(64, 96, 256, 8, seed=9), OPTIONS, fake)
+    assert not [task for task in fake.seen if task in known and task[1] not in _held()]
     assert len(book().records) <= 2 * MOST + len(fake.batches)
 
 
@@ -138,10 +129,10 @@ def _held() -> set[str]:
     return {config_text(candidate(v.recipe, v.config)) for v in book().verdicts} | set(default_of().values())
 
 
-def test_equal_measurements_give_equal_choices(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_measurements_give_equal_choices(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = []
     for number in range(2):
-        monkeypatch.setenv("TVM_EXT_CACHE", str(cache / str(number)))
+        monkeypatch.setenv("TVM_EXT_CACHE", str(cache_folder / str(number)))
         fake = Fake(favouring(1))
         measure_choices(MATMULS, OPTIONS, fake)
         chosen.append((fake.seen, [(v.task, v.recipe, v.config, v.facts, v.reason) for v in book().verdicts]))
@@ -175,8 +166,8 @@ def test_a_record_of_another_machine_is_a_candidate_and_wins_only_here(tmp_path:
 
 def test_the_program_cache_follows_the_timing_cache() -> None:
     def program() -> list[Config]:
-        made = tvm_ext.compile(MATMULS, threads=2, choose="measure", seconds=1000)
-        return [kernel["config"] for kernel in made.report["kernels"]]
+        compiled = tvm_ext.compile(MATMULS, threads=2, choose="measure", seconds=1000)
+        return [kernel["config"] for kernel in compiled.report["kernels"]]
 
     measure_choices(MATMULS, OPTIONS, Fake(favouring(0)))
     first = program()
@@ -196,9 +187,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.SimpleNamespace]:
     monkeypatch.setattr(choose, "time", types.SimpleNamespace(monotonic=lambda: state.now, time=lambda: state.now))
     measure = Fake.measure
 
-    def slow(self: Fake, *args: Any, **given: Any) -> Iterator[Measurement]:
+    def slow(self: Fake, *args: Any, **changes: Any) -> Iterator[Measurement]:
         state.now += 2.0
-        return measure(self, *args, **given)
+        return measure(self, *args, **changes)
 
     monkeypatch.setattr(Fake, "measure", slow)
     yield state
@@ -217,7 +208,7 @@ def test_what_is_worth_most_is_measured_first_and_the_rest_is_said(clock: types.
     more = Fake()
     measure_choices(MATMULS, replace(OPTIONS, seconds=6.0), more)
     assert len(more.batches) == 3 and small.work.key in more.batches
-    again = [one for one in more.seen if one in fake.seen]
+    again = [task for task in more.seen if task in fake.seen]
     assert {text for _, text in again} <= set(default_of().values())
 
 
@@ -250,7 +241,7 @@ def test_a_group_that_cannot_be_measured_says_so() -> None:
 def test_candidates_that_fail_are_never_chosen(error: str) -> None:
     defaults = set(default_of().values())
     measure_choices(
-        MATMULS, OPTIONS, Fake(lambda k, c: 1e-9, lambda one: "" if config_text(one) in defaults else error)
+        MATMULS, OPTIONS, Fake(lambda k, c: 1e-9, lambda config: "" if config_text(config) in defaults else error)
     )
     for kernel in compiled():
         assert kernel["choice"]["measured"] == 1 < kernel["choice"]["candidates"]
@@ -258,7 +249,7 @@ def test_candidates_that_fail_are_never_chosen(error: str) -> None:
 
 
 def test_all_that_fails_leaves_the_default_with_the_reason() -> None:
-    measure_choices(MATMULS, OPTIONS, Fake(fault=lambda one: "crash"))
+    measure_choices(MATMULS, OPTIONS, Fake(fault=lambda config: "crash"))
     for kernel in compiled():
         assert kernel["choice"]["by"] == "estimate" and "crash: as the test wants it" in kernel["choice"]["reason"]
 
@@ -274,7 +265,7 @@ def test_an_interruption_keeps_what_was_measured() -> None:
 
 
 def _interrupt_after(fake: Fake, count: int) -> Callable[[Config], str]:
-    def fault(one: Config) -> str:
+    def fault(config: Config) -> str:
         if len(fake.seen) > count:
             raise KeyboardInterrupt
         return ""

@@ -11,8 +11,8 @@ from tvm_ext.tuning.extract import workloads_of
 MACHINE = Machine.detect(threads=2)
 
 
-def extract(proto, **given):
-    return workloads_of(proto, CompileOptions(**given), MACHINE)
+def extract(proto, **options):
+    return workloads_of(proto, CompileOptions(**options), MACHINE)
 
 
 def test_equal_layers_are_one_task_with_all_their_nodes():
@@ -28,13 +28,13 @@ def test_equal_layers_are_one_task_with_all_their_nodes():
 
 
 def test_resnet18_has_its_layers():
-    found = extract(zoo.resnet18())
-    convolutions = [w for w in found if w.key.op == "relax.nn.conv2d"]
+    tasks = extract(zoo.resnet18())
+    convolutions = [w for w in tasks if w.key.op == "relax.nn.conv2d"]
     assert sum(len(w.calls) for w in convolutions) == 20
     total = sum(len(w.calls) * w.tasks[0].flops for w in convolutions)
     assert total == pytest.approx(3.63e9, rel=0.01)  # 1.81 G multiply-adds, as the paper counts them (table 1)
     assert {t.recipe for w in convolutions for t in w.tasks} == {"conv2d_nchwc", "conv2d_winograd"}
-    keys = [w.key for w in found]
+    keys = [w.key for w in tasks]
     assert len(set(keys)) == len(keys)
 
 
@@ -48,5 +48,5 @@ def test_exact_leaves_transformed_sums_out():
 def test_a_symbolic_batch_gives_the_tasks_of_each_size():
     nodes = [node("MatMul", "x w", "y")]
     proto = model(nodes, [value("x", ("N", 16))], [value("y", ("N", 8))], {"w": random(16, 8)})
-    found = extract(proto, shapes={"x": ("N", 16)}, specialize={"N": (8, 32)})
-    assert [w.key.args[0][1] for w in found] == [[8, 16], [32, 16]]
+    tasks = extract(proto, shapes={"x": ("N", 16)}, specialize={"N": (8, 32)})
+    assert [w.key.args[0][1] for w in tasks] == [[8, 16], [32, 16]]

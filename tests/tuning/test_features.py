@@ -39,14 +39,14 @@ def count(value: float) -> int:
 
 
 def test_loops_of_a_statement() -> None:
-    found = named(scheduled_matmul().mod["main"])
-    assert {name: count(found[f"0_{name}_extent"]) for name in ("vec", "unroll", "parallel", "serial")} == {
+    features = named(scheduled_matmul().mod["main"])
+    assert {name: count(features[f"0_{name}_extent"]) for name in ("vec", "unroll", "parallel", "serial")} == {
         "vec": 16, "unroll": 4, "parallel": 8, "serial": 64,
     }  # fmt: skip
-    assert [count(found[f"0_extent_{level}"]) for level in range(6)] == [16, 4, 32, 2, 8, 0]
-    assert count(found["0_iterations"]) == pytest.approx(32**3, rel=1e-3)
-    assert (count(found["0_add"]), count(found["0_mul"]), count(found["0_div"])) == (1, 1, 0)
-    assert (found["0_innermost_vec"], found["0_innermost_unroll"], found["0_guarded"]) == (1, 0, 0)
+    assert [count(features[f"0_extent_{level}"]) for level in range(6)] == [16, 4, 32, 2, 8, 0]
+    assert count(features["0_iterations"]) == pytest.approx(32**3, rel=1e-3)
+    assert (count(features["0_add"]), count(features["0_mul"]), count(features["0_div"])) == (1, 1, 0)
+    assert (features["0_innermost_vec"], features["0_innermost_unroll"], features["0_guarded"]) == (1, 0, 0)
 
 
 def test_bytes_touched_inside_each_loop() -> None:
@@ -60,26 +60,30 @@ def test_bytes_touched_inside_each_loop() -> None:
 
 
 def test_curve_tells_how_much_fits() -> None:
-    found = named(scheduled_matmul().mod["main"])
-    assert count(found["0_curve_1k"]) == 4 * 16
-    assert count(found["0_curve_4k"]) == 32 * 4 * 16
-    assert count(found["0_curve_16k"]) == pytest.approx(32**3, rel=1e-3)
+    features = named(scheduled_matmul().mod["main"])
+    assert count(features["0_curve_1k"]) == 4 * 16
+    assert count(features["0_curve_4k"]) == 32 * 4 * 16
+    assert count(features["0_curve_16k"]) == pytest.approx(32**3, rel=1e-3)
 
 
 def test_strides_in_the_vectorized_loop() -> None:
-    found = named(scheduled_matmul().mod["main"])
-    assert (found["0_stride_0"], found["0_stride_1"], found["0_stride_more"]) == (1, 3, 0)  # A; the load of C, C, B
+    features = named(scheduled_matmul().mod["main"])
+    assert (features["0_stride_0"], features["0_stride_1"], features["0_stride_more"]) == (
+        1,
+        3,
+        0,
+    )  # A; the load of C, C, B
     plain = named(te.create_prim_func(matmul(5, 7, 9)))
     assert (plain["0_stride_0"], plain["0_stride_1"], plain["0_stride_more"]) == (2, 1, 1)  # C twice; A; B
 
 
 def test_statements_are_ordered_by_their_work() -> None:
     config = {"tile_o": [4, 1], "tile_j": [3, 4], "pad": "rows", "taps": ["none", "unroll"]}
-    found = named(direct.build(config, 3, 9, 4, 3))
-    assert count(found["statements"]) == 2
-    assert count(found["0_mul"]) == 1 and count(found["1_mul"]) == 0 and count(found["1_select"]) == 1
-    assert count(found["0_iterations"]) > count(found["1_iterations"])
-    assert found["0_guarded"] == 1  # 9 columns in three parts of 4
+    features = named(direct.build(config, 3, 9, 4, 3))
+    assert count(features["statements"]) == 2
+    assert count(features["0_mul"]) == 1 and count(features["1_mul"]) == 0 and count(features["1_select"]) == 1
+    assert count(features["0_iterations"]) > count(features["1_iterations"])
+    assert features["0_guarded"] == 1  # 9 columns in three parts of 4
 
 
 def test_divided_and_wrapped_indices_touch_less() -> None:
@@ -92,8 +96,8 @@ def test_divided_and_wrapped_indices_touch_less() -> None:
 
 def test_a_function_without_loops() -> None:
     x = te.placeholder((), name="X")
-    found = named(te.create_prim_func([x, te.compute((), lambda: x() * 2.0, name="Y")]))
-    assert count(found["0_iterations"]) == 1 and found["0_innermost_vec"] == 0
+    features = named(te.create_prim_func([x, te.compute((), lambda: x() * 2.0, name="Y")]))
+    assert count(features["0_iterations"]) == 1 and features["0_innermost_vec"] == 0
 
 
 def test_configurations_become_numbers() -> None:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import random, two_products
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.in_model import Ratio, paired, quantile_interval, task_seconds
+
+LAYERS = two_products(4, 8, 12, 6)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, (0, 0)), (2, (0, 1)), (6, (0, 5)), (9, (1, 7)), (15, (3, 11))])
@@ -40,24 +42,18 @@ def test_a_ratio_pairs_rounds():
     assert str(ratio).startswith("0.500 (0.500 to 1.000")
 
 
-def two_layers():
-    weights = {"w": random(8, 12), "v": random(12, 6)}
-    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")]
-    return model(nodes, [value("x", (4, 8))], [value("y", (4, 6))], weights)
-
-
 def test_kernels_are_timed_by_task():
-    proto, machine = two_layers(), Machine.detect(threads=1)
+    proto, machine = LAYERS, Machine.detect(threads=1)
     compiled = tvm_ext.compile(proto, threads=1, records=None, cache=False)
-    found = workloads_of(proto, CompileOptions(threads=1), machine)
-    owners = {n: w.key for w in found for site in w.calls for n in site}
+    workloads = workloads_of(proto, CompileOptions(threads=1), machine)
+    owners = {n: w.key for w in workloads for site in w.calls for n in site}
     inputs = {"x": random(4, 8)}
     first, second = task_seconds([compiled, compiled], inputs, owners, rounds=3)
-    assert set(first) == set(second) == {w.key for w in found} and len(first) == 2
+    assert set(first) == set(second) == {w.key for w in workloads} and len(first) == 2
     assert all(math.isfinite(s) and s > 0 for s in first.values())
 
 
 def test_rounds_are_paired_and_both_programs_run():
-    compiled = tvm_ext.compile(two_layers(), threads=1, records=None, cache=False)
+    compiled = tvm_ext.compile(LAYERS, threads=1, records=None, cache=False)
     ratio = paired(compiled, compiled, {"x": random(4, 8)}, rounds=3, seconds=0.0)
     assert ratio.rounds == 3 and ratio.low <= ratio.median <= ratio.high and min(ratio.seconds) > 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.log_rows import AUTOTVM, CONV, MACHINE, record
+from tests.core.log_rows import AUTOTVM, CONV, MACHINE, record, written
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.records.record import Record
@@ -56,22 +56,13 @@ def go(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def written(path: Path, *found: Record | Verdict | str) -> Path:
-    path.write_text("".join(_text(one) + "\n" for one in found))
-    return path
+def verdict(config: Any = None, recipe: str | None = None, time: float = 50.0, **changes: Any) -> Verdict:
+    return Verdict(CONV, recipe, config, **{"machine": MACHINE, "session": "s1", "timestamp": time, **changes})
 
 
-def _text(one: Record | Verdict | str) -> str:
-    return one if isinstance(one, str) else one.to_line() if isinstance(one, Verdict) else one.to_row("llvm", "0.27")
-
-
-def verdict(config: Any = None, recipe: str | None = None, time: float = 50.0, **given: Any) -> Verdict:
-    return Verdict(CONV, recipe, config, **{"machine": MACHINE, "session": "s1", "timestamp": time, **given})
-
-
-def costing(seconds: float, **given: Any) -> Record:
+def costing(seconds: float, **changes: Any) -> Record:
     config = {"tile": round(1000 * seconds)}
-    return record(costs=(seconds,), timestamp=1000 * seconds, config=config, kinds={}, **given)
+    return record(costs=(seconds,), timestamp=1000 * seconds, config=config, kinds={}, **changes)
 
 
 # ------------------------------------------------------------------------------------------------ appending
@@ -155,10 +146,10 @@ def test_merge_keeps_every_line_once_in_order_of_time(tmp_path: Path) -> None:
     header = '# {"kind":"session","session":"s1","time":0.5,"machine":{}}'
     one = written(tmp_path / "one", header, costing(3.0), verdict(time=9000.0), "# words", costing(1.0), verdict())
     two = written(tmp_path / "two", costing(2.0), costing(1.0), '{"cut', verdict(), "", AUTOTVM[0])
-    found = merge([one, two], tmp_path / "out")
-    assert (found.records, found.verdicts) == ((6 - 1, 4), (3, 2))
-    assert len(found.problems) == 1 and f"{two}:3: cut off" in found.problems[0]
-    assert "4 of 5 records and 2 of 3 verdicts kept\nleft out: " in str(found)
+    merged = merge([one, two], tmp_path / "out")
+    assert (merged.records, merged.verdicts) == ((6 - 1, 4), (3, 2))
+    assert len(merged.problems) == 1 and f"{two}:3: cut off" in merged.problems[0]
+    assert "4 of 5 records and 2 of 3 verdicts kept\nleft out: " in str(merged)
     texts = (tmp_path / "out").read_text().splitlines()
     assert texts[0] == "# words" and texts[1] == header and texts[-1] == AUTOTVM[0]  # as they were, word for word
     rows = [line.entry for line in lines_of(tmp_path / "out") if isinstance(line.entry, Record | Verdict)]

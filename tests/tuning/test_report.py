@@ -17,12 +17,12 @@ BROKEN = TaskRow("softmax", 1, 2, unusable="the unscheduled function: no finite 
 RATIO = Ratio(0.8, 0.75, 0.85, 15, (4e-3, 5e-3))
 
 
-def report(*rows, **given):
-    return TuneReport("m", "s1", "m.tuning.json", rows or (CONV, NOTHING), **given)
+def report(*rows, **changes):
+    return TuneReport("m", "s1", "m.tuning.json", rows or (CONV, NOTHING), **changes)
 
 
-def strict(made):
-    return json.loads(json.dumps(made.as_dict(), allow_nan=False))
+def strict(document):
+    return json.loads(json.dumps(document.as_dict(), allow_nan=False))
 
 
 def test_the_table_has_a_row_a_task():

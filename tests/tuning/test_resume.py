@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.log_rows import written
 from tests.tuning.fakes import FakeTask
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
@@ -15,36 +16,26 @@ MACHINE = Machine.detect(threads=2)
 TASK = FakeTask("one")
 
 
-def record(config, task=TASK, **given):
-    fields = {"machine": machine_fields(MACHINE), **given}
+def record(config, task=TASK, **changes):
+    fields = {"machine": machine_fields(MACHINE), **changes}
     return Record(task.key, task.recipe, task.version, config, (1e-3,), **fields)
-
-
-def written(tmp_path, *rows):
-    path = tmp_path / "log.json"
-    path.write_text("".join(f"{row.to_row() if isinstance(row, Record) else row}\n" for row in rows))
-    return path
 
 
 def test_records_of_these_tasks_are_known_once(tmp_path):
     newest = replace(record({"a": 1, "b": 2}), costs=(2e-3,))
-    other = record({"a": 1, "b": 2}, FakeTask("another"))
-    path = written(tmp_path, record({"a": 1, "b": 2}), other, newest, record({"a": 2, "b": 2}), '{"cut', "# words")
-    known = known_of(path, [TASK], MACHINE)
+    rows = record({"a": 1, "b": 2}), record({"a": 1, "b": 2}, FakeTask("another")), newest, record({"a": 2, "b": 2})
+    known = known_of(written(tmp_path / "log.json", *rows, '{"cut', "# words"), [TASK], MACHINE)
     assert known.records == (newest, record({"a": 2, "b": 2})) and not known.notes
 
 
 def test_what_does_not_count_is_said(tmp_path):
-    path = written(
-        tmp_path,
+    rows = [
         record({"a": 1, "b": 2}, machine=machine_fields(MACHINE.with_threads(7))),
         record({"a": 2, "b": 2}, machine={**machine_fields(MACHINE), "isa": "neon"}),
-        record({"a": 99, "b": 2}),
-        record({"c": 1}),
-        replace(record({"a": 3, "b": 3}), version=5),
+        record({"a": 99, "b": 2}), record({"c": 1}), replace(record({"a": 3, "b": 3}), version=5),
         replace(record({"a": 3, "b": 3}), recipe="gone"),
-    )
-    known = known_of(path, [TASK], MACHINE)
+    ]  # fmt: skip
+    known = known_of(written(tmp_path / "log.json", *rows), [TASK], MACHINE)
     assert known.records == () and sum(known.refused.values()) == 6
     text = "\n".join(known.notes)
     for reason in ("number of threads 7, this is 2", "instruction set neon", "not in the space of fake",

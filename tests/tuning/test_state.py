@@ -10,9 +10,9 @@ from tvm_ext.tuning.state import TaskState, next_state
 from tvm_ext.tuning.tuners import make_tuner
 
 
-def state(op="one", weight=1, floor=0.0, **given):
+def state(op="one", weight=1, floor=0.0, **changes):
     task = FakeTask(op)
-    return TaskState(task, make_tuner("random", task), weight, floor, **given)
+    return TaskState(task, make_tuner("random", task), weight, floor, **changes)
 
 
 def record(of, seconds=None, a=1, b=1, error="", discarded=False):

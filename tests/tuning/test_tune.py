@@ -2,12 +2,13 @@
 
 import json
 import types
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import tvm_ext
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import model, node, two_products, value
 from tests.tuning.fakes import FakeMeasurer
 from tests.tuning.small_templates import tiled
 from tvm_ext.core.errors import OptionError, ToolError
@@ -23,10 +24,8 @@ from tvm_ext.tuning.verdict import Judgement, judge
 
 
 def small_model():
-    """Two matmuls and a convolution, all of which have a space."""
-    weights = {"w": random(40, 64), "v": random(64, 24)}
-    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")]
-    return model(nodes, [value("x", (33, 40))], [value("y", (33, 24))], weights)
+    """Two matmuls, both of which have a space."""
+    return two_products(33, 40, 64, 24)
 
 
 class Truth(FakeMeasurer):
@@ -37,9 +36,9 @@ class Truth(FakeMeasurer):
             yield Measurement(config, (task.prior(config),) * 3, "", "", 1e-7, False, 0.01)
 
 
-def with_fakes(tmp_path, **given):
-    given = {"measurer": Truth(), "tuner": "random", "log": tmp_path / "f.json", "threads": 1, **given}
-    return tune_module.tune(small_model(), **given)
+def with_fakes(tmp_path, **options):
+    options = {"measurer": Truth(), "tuner": "random", "log": tmp_path / "f.json", "threads": 1, **options}
+    return tune_module.tune(small_model(), **options)
 
 
 @pytest.mark.long
@@ -78,23 +77,14 @@ def test_a_dry_run_measures_nothing(tmp_path):
     assert "nothing was measured" in str(report) and all(row.space > 1 for row in report.rows)
 
 
-def test_an_interrupted_session_says_so_and_keeps_its_records(tmp_path, monkeypatch):
-    class Interrupted(FakeMeasurer):
-        def measure(self, task, configs, best=float("inf")):
-            raise KeyboardInterrupt
-            yield
-
-    report = tune_module.tune(small_model(), log=tmp_path / "i.json", trials=5, threads=1,
-                                      measurer=Interrupted())  # fmt: skip
+def test_an_interrupted_session_says_so_and_keeps_its_records(tmp_path):
+    report = with_fakes(tmp_path, trials=5, measurer=Mock(**{"measure.side_effect": KeyboardInterrupt}))
     assert report.stopped == INTERRUPTED and report.trials == 0
-    assert RecordBook.read([tmp_path / "i.json"]).problems == []
+    assert RecordBook.read([tmp_path / "f.json"]).problems == []
 
 
 def test_an_interrupted_verdict_keeps_all_records(tmp_path, monkeypatch):
-    def interrupt(*given, **more):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tune_module, "judge", interrupt)
+    monkeypatch.setattr(tune_module, "judge", Mock(side_effect=KeyboardInterrupt))
     report = with_fakes(tmp_path, trials=5)
     assert report.stopped == INTERRUPTED_LATE and report.interrupted and report.trials == 5 and report.ratio is None
     book = RecordBook.read([tmp_path / "f.json"])
@@ -102,10 +92,7 @@ def test_an_interrupted_verdict_keeps_all_records(tmp_path, monkeypatch):
 
 
 def test_a_model_that_cannot_be_timed_at_the_end_still_has_its_report(tmp_path, monkeypatch):
-    def fail(*given, **more):
-        raise ToolError("no linker")
-
-    monkeypatch.setattr(tune_module, "judge", fail)
+    monkeypatch.setattr(tune_module, "judge", Mock(side_effect=ToolError("no linker")))
     report = with_fakes(tmp_path, trials=5)
     assert report.trials == 5 and not report.ok and report.failed == "the tuned model cannot be timed: no linker"
 
@@ -118,12 +105,7 @@ def test_a_wrong_final_program_is_loud(tmp_path, monkeypatch):
 
 
 def test_tasks_that_cannot_be_measured_are_in_the_report(tmp_path):
-    class Refusing(FakeMeasurer):
-        def measure(self, task, configs, best=float("inf")):
-            raise TaskError("no finite number")
-            yield
-
-    report = with_fakes(tmp_path, trials=5, measurer=Refusing())
+    report = with_fakes(tmp_path, trials=5, measurer=Mock(**{"measure.side_effect": TaskError("no finite number")}))
     assert report.stopped == "no task can be measured" and report.trials == 0 and not report.ok
     assert [row.unusable for row in report.rows] == ["no finite number"] * 2
 
@@ -155,9 +137,7 @@ def test_servers_of_another_kind_are_not_judged_here(tmp_path, monkeypatch):
             return None
 
     monkeypatch.setattr(tune_module, "RPCMeasurer", Servers)
-    report = tune_module.tune(
-        small_model(), log=tmp_path / "r.json", trials=4, threads=1024, rpc=("h", 1, "k"), tuner="random"
-    )
+    report = with_fakes(tmp_path, measurer=None, trials=4, threads=1024, rpc=("h", 1, "k"))
     assert report.trials == 4 and report.ok and any("was not timed" in note for note in report.notes)
 
 
@@ -192,14 +172,14 @@ def test_unknown_tasks_and_a_missing_log_are_errors(tmp_path):
 def test_a_record_that_is_slow_in_the_model_is_not_kept():
     machine = Machine.detect(threads=1)
     options = CompileOptions(threads=1)
-    found = workloads_of(small_model(), options, machine)
+    workloads = workloads_of(small_model(), options, machine)
     best = {}
-    for work in found:
+    for work in workloads:
         (task,) = work.tasks
         slow = {**task.default, "tile_o": 1, "tile_p": 1}
         assert task.space.legal(slow) and slow != task.default
         best[work.key] = Record(work.key, task.recipe, task.version, slow, (1e-9,), machine=machine_fields(machine))
-    judged = judge(small_model(), options, machine, found, best, "s")
+    judged = judge(small_model(), options, machine, workloads, best, "s")
     assert len(judged.verdicts) == 2 and all(new > 0 and old > 0 for new, old in judged.in_model.values())
     for verdict in judged.verdicts:
         new, old = judged.in_model[verdict.task]

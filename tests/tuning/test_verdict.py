@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import two_products
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.records.record import Record
@@ -15,36 +15,32 @@ from tvm_ext.tuning.in_model import Ratio
 from tvm_ext.tuning.verdict import judge, why_elsewhere
 
 MACHINE = Machine.detect(threads=1)
-WEIGHTS = {"w": random(40, 64), "v": random(64, 24)}
-MODEL = model(
-    [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")],
-    [value("x", (33, 40))], [value("y", (33, 24))], WEIGHTS,
-)  # fmt: skip
+MODEL = two_products(33, 40, 64, 24)
 WORK = workloads_of(MODEL, CompileOptions(threads=1), MACHINE)
 
 
 def records(default=False):
     """Of each task one, other than the default or equal to it."""
-    found = {}
+    latest = {}
     for work in WORK:
         (task,) = work.tasks
         other = next(c for c in map(task.space.at, range(len(task.space))) if task.space.legal(c) and c != task.default)
         config = dict(task.default) if default else other
-        found[work.key] = Record(work.key, task.recipe, task.version, config, (1e-6,), machine=machine_fields(MACHINE))
-    return found
+        latest[work.key] = Record(work.key, task.recipe, task.version, config, (1e-6,), machine=machine_fields(MACHINE))
+    return latest
 
 
 @pytest.fixture
 def world(monkeypatch):
     """Programs are numbered; `inside` has each task's (tuned, untuned) seconds, `ratio` and `ok` are of the whole."""
-    state = types.SimpleNamespace(made=[], inside={}, ratio=0.9, ok=True, paired=0)
+    state = types.SimpleNamespace(programs=[], inside={}, ratio=0.9, ok=True, paired=0)
 
     def compile_model(proto, options):
         used = RecordBook.read(options.records).records if options.records else []
-        state.made.append([r.task for r in used])
+        state.programs.append([r.task for r in used])
         assert options.cache is False
         metadata = types.SimpleNamespace(model={"name": "small"})
-        return types.SimpleNamespace(inputs=(), batches=(), number=len(state.made), metadata=metadata)
+        return types.SimpleNamespace(inputs=(), batches=(), number=len(state.programs), metadata=metadata)
 
     def task_seconds(models, inputs, owners):
         assert [m.number for m in models] == [2, 1] and set(owners.values()) == {w.key for w in WORK}
@@ -68,7 +64,7 @@ def decide(best):
 
 def test_records_equal_to_the_plan_need_no_verdict(world):
     judged = decide(records(default=True))
-    assert judged.verdicts == () and judged.kept == set() and judged.ratio is None and world.made == []
+    assert judged.verdicts == () and judged.kept == set() and judged.ratio is None and world.programs == []
     assert decide({}).verdicts == ()
 
 
@@ -76,10 +72,10 @@ def test_what_is_faster_inside_the_model_is_kept(world):
     best = records()
     judged = decide(best)
     assert judged.kept == set(best) and judged.ratio.median == 0.9 and judged.checked.ok
-    assert world.made == [[], list(best)]  # the tuned program is the final one
-    for one in judged.verdicts:
-        assert (one.recipe, one.config) == (best[one.task].recipe, best[one.task].config)
-        assert one.session == "s1" and one.machine == machine_fields(MACHINE)
+    assert world.programs == [[], list(best)]  # the tuned program is the final one
+    for row in judged.verdicts:
+        assert (row.recipe, row.config) == (best[row.task].recipe, best[row.task].config)
+        assert row.session == "s1" and row.machine == machine_fields(MACHINE)
 
 
 def test_a_task_that_is_no_faster_inside_keeps_its_default(world):
@@ -87,7 +83,11 @@ def test_a_task_that_is_no_faster_inside_keeps_its_default(world):
     slow, fast = best
     world.inside = {slow: (1.99, 2.0), fast: (1.0, 2.0)}  # half a percent: less than timers scatter
     judged = decide(best)
-    assert judged.kept == {fast} and world.made == [[], [slow, fast], [fast]]  # a third program has only what is kept
+    assert judged.kept == {fast} and world.programs == [
+        [],
+        [slow, fast],
+        [fast],
+    ]  # a third program has only what is kept
     refused = next(v for v in judged.verdicts if v.task == slow)
     assert refused.config is None and refused.recipe is None and refused.reason == "no faster inside the model"
     assert judged.in_model[slow] == (1.99, 2.0)

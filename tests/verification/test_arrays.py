@@ -13,9 +13,9 @@ from tvm_ext.verification.arrays import load_npy, load_npz, save_npy, save_npz, 
 def test_any_name_survives(tmp_path):
     arrays = {"file": np.arange(3), "/a/b:0": np.ones((2, 0)), "s": np.float32(2).reshape(()), "": np.zeros(1)}
     save_npz(tmp_path / "a.npz", arrays)
-    found = load_npz(tmp_path / "a.npz")
-    assert list(found) == list(arrays)
-    assert all(np.array_equal(found[n], arrays[n]) and found[n].dtype == arrays[n].dtype for n in arrays)
+    loaded = load_npz(tmp_path / "a.npz")
+    assert list(loaded) == list(arrays)
+    assert all(np.array_equal(loaded[n], arrays[n]) and loaded[n].dtype == arrays[n].dtype for n in arrays)
 
 
 def test_a_single_array(tmp_path):

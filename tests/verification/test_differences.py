@@ -13,8 +13,10 @@ def test_within_and_beyond_the_bound() -> None:
     a = random(5, 7)
     b = a.copy()
     b[3, 2] += 0.5
-    found = difference(b, a, 0.1)
-    assert not found.ok and found.mismatched == 1 and found.worst_index == (3, 2) and 4.9 < found.ratio < 5.1
+    reported = difference(b, a, 0.1)
+    assert (
+        not reported.ok and reported.mismatched == 1 and reported.worst_index == (3, 2) and 4.9 < reported.ratio < 5.1
+    )
     assert difference(b, a, 0.6).ok and difference(b, a, 0.6).ratio < 1
 
 

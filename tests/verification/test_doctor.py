@@ -38,14 +38,14 @@ def test_pinned_packages():
 
 
 @pytest.mark.parametrize(
-    ("found", "status"),
+    ("version", "status"),
     [
         ("1.26.0", "ok"), ("2.4.6", "ok"), ("1.25.9", "fail"), ("1.9", "fail"), ("not installed", "fail"),
         ("2.0rc1", "ok"),
     ],
 )  # fmt: skip
-def test_least_versions(found, status):
-    assert doctor.check_least("numpy", found).status == status
+def test_least_versions(version, status):
+    assert doctor.check_least("numpy", version).status == status
 
 
 def test_linker(monkeypatch, tmp_path):
@@ -67,16 +67,16 @@ def test_machine_is_described():
 
 def test_tile_registers_of_a_cpu_that_has_them():
     assert doctor.check_tiles({"avx2"}, "") == []
-    (given,) = doctor.check_tiles({"amx_tile"}, "")
+    (check,) = doctor.check_tiles({"amx_tile"}, "")
     (refused,) = doctor.check_tiles({"amx_tile"}, "Linux gives this process no AMX tile registers: reasons")
-    assert given.status == "ok" and refused.status == "warn" and refused.detail.endswith("reasons")
+    assert check.status == "ok" and refused.status == "warn" and refused.detail.endswith("reasons")
 
 
 def test_environment_surprises():
     assert [c.status for c in doctor.check_environment({}, 4)] == ["ok"]
     assert [c.status for c in doctor.check_environment({"OMP_NUM_THREADS": "4"}, 4)] == ["ok"]
-    found = doctor.check_environment({"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, 4)
-    assert [(c.name, c.status) for c in found] == [("TVM_NUM_THREADS", "warn"), ("OMP_NUM_THREADS", "warn")]
+    checks = doctor.check_environment({"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, 4)
+    assert [(c.name, c.status) for c in checks] == [("TVM_NUM_THREADS", "warn"), ("OMP_NUM_THREADS", "warn")]
     assert doctor.check_environment({"TVM_USE_RUNTIME_LIB": "1"}, 4)[0].status == "fail"
     assert doctor.check_environment({"TVM_USE_RUNTIME_LIB": "0"}, 4)[0].status == "ok"
 

@@ -67,10 +67,9 @@ def test_the_first_bad_layer_is_the_wrong_one_and_only_that(monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["mean", "softmax", "packing"])
 def test_planted_bugs_are_found_where_they_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bug = next(bug for bug in BUGS if bug.name == name)
-    bug.plant(monkeypatch)
-    first = check(bug.model()).first_bad
-    assert first is not None and first.recipe == bug.culprit
+    BUGS[name].plant(monkeypatch)
+    first = check(BUGS[name].model()).first_bad
+    assert first is not None and first.recipe == BUGS[name].culprit
 
 
 def test_a_nan_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +78,9 @@ def test_a_nan_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = PackedWeight.pack
 
     def pack(self: PackedWeight, array: np.ndarray) -> np.ndarray:
-        made = right(self, array)
-        made.reshape(-1)[0] = np.nan
-        return made
+        packed = right(self, array)
+        packed.reshape(-1)[0] = np.nan
+        return packed
 
     monkeypatch.setattr(PackedWeight, "pack", pack)
     report = check(four_layers())
@@ -97,19 +96,19 @@ def test_what_no_value_shows_is_listed_and_is_part_of_the_next_row() -> None:
 
 
 def test_an_outer_part_of_a_wrong_hidden_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    next(bug for bug in BUGS if bug.name == "shift").plant(monkeypatch)
+    BUGS["shift"].plant(monkeypatch)
     report = check(models.conv_bn())
     assert report.first_bad is not None and {"bn", "conv"} <= set(report.first_bad.nodes)
 
 
 def test_a_batch_of_any_size_is_looked_at_in_one_of_its_programs() -> None:
     proto = model([node("MatMul", "x w", "y")], [value("x", ("n", 7))], [value("y", ("n", 5))], {"w": random(7, 5)})
-    made = compiled(proto, shapes={"x": ("n", 7)}, specialize={"n": (2, 4)})
-    report = tvm_ext.verify(made, proto, layers=True)
+    program = compiled(proto, shapes={"x": ("n", 7)}, specialize={"n": (2, 4)})
+    report = tvm_ext.verify(program, proto, layers=True)
     assert report.ok and report.batch == 2 and len(report.rows) == 1
-    assert tvm_ext.verify(made, proto, {"x": random(4, 7)}, layers=True).batch == 4
+    assert tvm_ext.verify(program, proto, {"x": random(4, 7)}, layers=True).batch == 4
     with pytest.raises(InputError, match=r"3 rows.*\n.*2, 4"):
-        tvm_ext.verify(made, proto, {"x": random(3, 7)}, layers=True)
+        tvm_ext.verify(program, proto, {"x": random(3, 7)}, layers=True)
 
 
 def test_a_loaded_artifact_is_compared_too(tmp_path: Any) -> None:
@@ -125,21 +124,21 @@ def test_a_model_alone_is_compiled() -> None:
 
 def test_refusals() -> None:
     proto = models.softmax()
-    made = compiled(proto)
-    row = made.report["kernels"][0]
+    program = compiled(proto)
+    row = program.report["kernels"][0]
     wrong: dict[str, Any]
     for wrong in ({"call_sites": None}, {"name": 5}, {"sites": [{}]}):
         damaged: Any = SimpleNamespace(report={"kernels": [{**row, **wrong}]})
         with pytest.raises(ArtifactError, match="'kernels'"):
             KernelCalls(damaged)
     with pytest.raises(OptionError, match="layers=True"):
-        tvm_ext.verify(made, layers=True)
+        tvm_ext.verify(program, layers=True)
     with pytest.raises(OptionError, match="reference"):
-        tvm_ext.verify(made, proto, layers=True, reference={})  # type: ignore[call-overload]
-    for kernel in made.report["kernels"]:
+        tvm_ext.verify(program, proto, layers=True, reference={})  # type: ignore[call-overload]
+    for kernel in program.report["kernels"]:
         del kernel["sites"]
     with pytest.raises(OptionError, match="compile the model again"):
-        tvm_ext.verify(made, proto, layers=True)
+        tvm_ext.verify(program, proto, layers=True)
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ def test_moves_have_no_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "arrays", "length"),
+    ("anchor", "arrays", "length"),
     [
         (node("Conv", "x w b", "y"), {"w": random(8, 3, 5, 5)}, 76),
         (node("Conv", "x w", "y", group=8), {"w": random(8, 1, 3, 3)}, 10),
@@ -32,26 +32,26 @@ def test_moves_have_no_length() -> None:
         (node("Add", "x w", "y"), {}, 1),
     ],
 )
-def test_lengths(one: onnx.NodeProto, arrays: dict[str, np.ndarray], length: int) -> None:
-    assert chain(one, **arrays).length() == length + FOLDED
+def test_lengths(anchor: onnx.NodeProto, arrays: dict[str, np.ndarray], length: int) -> None:
+    assert chain(anchor, **arrays).length() == length + FOLDED
 
 
 def test_a_convolution_is_bounded_by_norms() -> None:
     x, w, b = random(1, 3, 9, 9), random(4, 3, 3, 3), random(4)
-    found = chain(node("Conv", "x w b", "y"), x=x, w=w, b=b).magnitude("y")
+    bound = chain(node("Conv", "x w b", "y"), x=x, w=w, b=b).magnitude("y")
     windows = np.lib.stride_tricks.sliding_window_view(np.abs(x[0]), (3, 3), axis=(1, 2))
     sums = np.einsum("cijab,ocab->oij", windows.astype(np.float64), np.abs(w)) + np.abs(b)[:, None, None]
-    assert sums.max() <= found < 4 * sums.max()
+    assert sums.max() <= bound < 4 * sums.max()
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_product_of_matrices(transposed: bool) -> None:
     x, w = random(5, 11), random(11, 6)
     one = node("Gemm", "x w", "y", transB=1, alpha=2.0) if transposed else node("MatMul", "x w", "y")
-    found = chain(one, x=x, w=w.T.copy() if transposed else w).magnitude("y") / (2.0 if transposed else 1.0)
+    bound = chain(one, x=x, w=w.T.copy() if transposed else w).magnitude("y") / (2.0 if transposed else 1.0)
     assert (
         (np.abs(x) @ np.abs(w)).max()
-        <= found
+        <= bound
         <= np.linalg.norm(x, axis=1).max() * np.linalg.norm(w, axis=0).max() * 1.001
     )
 
@@ -70,8 +70,8 @@ def test_magnitudes_go_through_a_chain() -> None:
     nodes = (node("Conv", "x w", "c"), node("Mul", "c s", "m"), node("Relu", "m", "r"), node("Add", "r z", "y"))
     x, w = random(1, 3, 5, 5), random(4, 3, 1, 1)
     alone = chain(*nodes[:1], x=x, w=w).magnitude("c")
-    found = chain(*nodes, x=x, w=w, s=np.full(1, 10, np.float32), z=np.full(1, 7, np.float32)).magnitude("y")
-    assert found == pytest.approx(10 * alone + 7)
+    bound = chain(*nodes, x=x, w=w, s=np.full(1, 10, np.float32), z=np.full(1, 7, np.float32)).magnitude("y")
+    assert bound == pytest.approx(10 * alone + 7)
 
 
 def test_what_is_not_finite_is_left_out() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.onnx_graphs import model as make_model
-from tests.onnx_graphs import node, random, value
+from tests.onnx_graphs import node, random, saved, value
 from tvm_ext.cli.app import VERBS, make_parser
 from tvm_ext.cli.shared.options import compile_options
 from tvm_ext.core.options import FLAGS, CompileOptions
@@ -71,9 +71,7 @@ def test_arrays_that_no_text_holds_are_given_again_as_files(cli, tmp_path) -> No
 def test_accuracy_decides_which_recipes_there_are(cli, tmp_path) -> None:
     nodes = [node("Conv", "x w", "y", pads=[1, 1, 1, 1])]
     proto = make_model(nodes, [value("x", (1, 64, 56, 56))], [value("y", (1, 64, 56, 56))], {"w": random(64, 64, 3, 3)})
-    (tmp_path / "conv.onnx").write_bytes(proto.SerializeToString())
+    path = saved(proto, tmp_path / "conv.onnx")
     for flags, winograd in (((), True), (("--accuracy", "exact"), False)):
-        code, out, _ = cli(
-            "analyze", str(tmp_path / "conv.onnx"), "--threads", "1", "--records", "none", "--json", *flags
-        )
+        code, out, _ = cli("analyze", path, "--threads", "1", "--records", "none", "--json", *flags)
         assert code == 0 and ("conv2d_winograd" in out) is winograd

@@ -50,9 +50,9 @@ def test_what_read_it_says_why_through_all_that_is_gone_with_it() -> None:
 def test_without_a_reason_nobody_owns_it() -> None:
     owners, provenance = started("a", "b", "c")
     owners.see("lossy", module("a", "c"), provenance, [Event("A", "something else", ("a",))])
-    made = owners.owners({"k": Kernel("k", "dense", calls=[("A",), ("C",)])})
-    assert made["B"] == []
-    assert made["C"] == [Owner(KERNEL, "k", "", 1)]
+    owner = owners.owners({"k": Kernel("k", "dense", calls=[("A",), ("C",)])})
+    assert owner["B"] == []
+    assert owner["C"] == [Owner(KERNEL, "k", "", 1)]
 
 
 def test_a_node_that_comes_back_by_provenance_is_not_gone() -> None:
@@ -72,15 +72,15 @@ def test_after_grouping_it_is_another_reading_of_memory() -> None:
     owners.see("assign-layouts", module("a", "c"), provenance, [Event("B", "another reading", ("b",))])
     assert owners.gone["B"] == Owner(MEMORY, "assign-layouts", "another reading")
     assert owners.passes == {}  # what makes kernels is told by the kernels
-    made = owners.owners({"k": Kernel("k", "offload:npu", calls=[("A",)])})
-    assert made["A"] == [Owner(REGION, "k", "", 0)]
-    assert made["C"][0].kind == MEMORY  # it is in the program, and no kernel
+    owner = owners.owners({"k": Kernel("k", "offload:npu", calls=[("A",)])})
+    assert owner["A"] == [Owner(REGION, "k", "", 0)]
+    assert owner["C"][0].kind == MEMORY  # it is in the program, and no kernel
 
 
 def test_plain_values() -> None:
     owners, _ = started("a")
-    made = owners.as_dict({"k": Kernel("k", "generic", reason="no recipe", calls=[("A",)])}, lambda name: f"{name}_n4")
-    assert json.loads(json.dumps(made)) == {
+    plain = owners.as_dict({"k": Kernel("k", "generic", reason="no recipe", calls=[("A",)])}, lambda name: f"{name}_n4")
+    assert json.loads(json.dumps(plain)) == {
         "A": {
             "op": "Neg", "passes": [],
             "owners": [{"kind": "kernel", "name": "k_n4", "call": 0, "reason": "no recipe"}],

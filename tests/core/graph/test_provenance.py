@@ -25,10 +25,10 @@ def test_steps_make_the_array_and_are_json() -> None:
 
 
 def test_a_name_that_is_used_again_holds_nothing() -> None:
-    found = Provenance(held={"a": [Held("v")]})
-    found.place("a", Layout.blocked(4, 8), (1, 8, 2, 2))
-    found.forget_held("a")
-    assert found.held("a") == () and found.placement("a") is None
+    held = Provenance(held={"a": [Held("v")]})
+    held.place("a", Layout.blocked(4, 8), (1, 8, 2, 2))
+    held.forget_held("a")
+    assert held.held("a") == () and held.placement("a") is None
 
 
 def function(*lines: Any) -> Any:
@@ -36,10 +36,10 @@ def function(*lines: Any) -> Any:
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 3, 4), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():
-            made = {"x": x}
+            values = {"x": x}
             for name, make in lines:
-                made[name] = builder.emit(make(made), name_hint=name)
-            last = builder.emit_output(relax.op.negative(made[lines[-1][0]]), name_hint="last")
+                values[name] = builder.emit(make(values), name_hint=name)
+            last = builder.emit_output(relax.op.negative(values[lines[-1][0]]), name_hint="last")
         builder.emit_func_output(last)
     return builder.get()
 

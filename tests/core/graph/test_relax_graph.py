@@ -114,7 +114,7 @@ def test_a_function_takes_no_name_of_the_module(mod: IRModule, ctx: CompileConte
     other, third = (relax.Function([], relax.const(n), relax.TensorType((), "int32")) for n in (1, 2))
     for wanted in (["f", "f1"], ["f2", "f3"]):
         rewriter = Rewriter(mod, ctx)
-        assert [rewriter.add_function(one, "f").name_hint for one in (other, third)] == wanted
+        assert [rewriter.add_function(function, "f").name_hint for function in (other, third)] == wanted
         mod = rewriter.rewrite(lambda b, rw: relax.op.exp(b.value.args[0]) if b.var.name == "c" else None).mod
     assert {g.name_hint for g in mod.get_global_vars()} >= {"main", "f", "f1", "f2", "f3"}
 

@@ -17,11 +17,11 @@ def const(value: Any, dtype: str) -> Any:
 
 def chains(body: Any, dtype: str) -> list[list[str]]:
     """The decodes that end with each operation of a function."""
-    found: dict[Any, tuple[Any, ...]] = {}
+    steps: dict[Any, tuple[Any, ...]] = {}
     for binding in main_bindings(build(body, (2, 3), dtype=dtype)):
-        if (chain := chain_of(binding.value, found)) is not None:
-            found[binding.var] = chain
-    return [[op_name(call).removeprefix("relax.") for call in chain] for chain in found.values()]
+        if (chain := chain_of(binding.value, steps)) is not None:
+            steps[binding.var] = chain
+    return [[op_name(call).removeprefix("relax.") for call in chain] for chain in steps.values()]
 
 
 def test_a_bfloat16_is_widened() -> None:

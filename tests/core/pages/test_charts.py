@@ -21,14 +21,16 @@ def dots(count: int, name: str = "conv") -> list[RooflinePoint]:
 
 
 def titles(root: ElementTree.Element) -> list[str]:
-    return [str(one.text) for one in root.iter(f"{SVG}title")]
+    return [str(element.text) for element in root.iter(f"{SVG}title")]
 
 
 def test_a_roofline_has_a_titled_dot_a_point_and_a_titled_line_a_roof() -> None:
     text = roofline_chart("a model", "on a machine", dots(5), ROOFS, UNITS, ["no place: copy"]).svg()
     root = ElementTree.fromstring(text)
-    assert [one for one in titles(root) if one.startswith("title of")] == [f"title of conv {n}" for n in range(1, 6)]
-    assert sum("up to 100" in one for one in titles(root)) == 2
+    assert [title for title in titles(root) if title.startswith("title of")] == [
+        f"title of conv {n}" for n in range(1, 6)
+    ]
+    assert sum("up to 100" in title for title in titles(root)) == 2
     drawn = "".join(root.itertext())
     for part in ("a model", "on a machine", *UNITS, "no place: copy", "memory", "L2", "conv 5", "90%"):
         assert part in drawn
@@ -44,15 +46,15 @@ def test_ink_follows_the_page_and_nothing_of_it_changes() -> None:
 @pytest.mark.parametrize("name", ["</svg><script>", "$x_1$ $", "\u202e\x00漢", '" onload="f()'])
 def test_names_of_a_model_cannot_break_a_chart(name: str) -> None:
     root = ElementTree.fromstring(roofline_chart(name, name, dots(2, name), ROOFS, UNITS).svg())
-    assert not [one for one in root.iter() if one.tag.endswith("script") or "onload" in one.attrib]
-    assert len([one for one in titles(root) if one.startswith("title of")]) == 2
+    assert not [element for element in root.iter() if element.tag.endswith("script") or "onload" in element.attrib]
+    assert len([title for title in titles(root) if title.startswith("title of")]) == 2
     boxes_chart([Box("workspace", name, 0, 1, 0, 10)], 2, UNITS).svg()
 
 
 def test_equal_places_share_a_number_and_many_names_are_counted() -> None:
     equal = [RooflinePoint(n, "same", "", 2.0, 3.0, 6.0, "compute") for n in (1, 2, 3)]
     root = ElementTree.fromstring(roofline_chart("m", "", equal, ROOFS, UNITS).svg())
-    assert "1-3" in [str(one.text) for one in root.iter(f"{SVG}text")]
+    assert "1-3" in [str(element.text) for element in root.iter(f"{SVG}text")]
     assert "and 24 more" in roofline_chart("m", "", dots(60), ROOFS, UNITS).svg()
     assert ranges([1, 2, 3, 5, 7, 8]) == "1-3, 5, 7-8" and ranges([4]) == "4"
 

@@ -20,11 +20,11 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("one", KINDS, ids=lambda r: r.error or r.task.op)
-def test_a_row_is_one_line_and_reads_back(one: Record) -> None:
-    row = one.to_row("llvm -mcpu=znver4", "0.27.0")
+@pytest.mark.parametrize("record", KINDS, ids=lambda r: r.error or r.task.op)
+def test_a_row_is_one_line_and_reads_back(record: Record) -> None:
+    row = record.to_row("llvm -mcpu=znver4", "0.27.0")
     assert "\n" not in row and row.isascii()
-    assert Record.from_row(row) == one == Record.from_row(f"  {row}\r")
+    assert Record.from_row(row) == record == Record.from_row(f"  {row}\r")
 
 
 def test_the_row_is_autotvms() -> None:
@@ -73,22 +73,22 @@ def test_the_time_is_the_median_repeat() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"error": "odd"}, {"error": "wrong"}, {"costs": (0.0,)}, {"costs": (-1.0,)}, {"costs": (math.nan,)}]
+    "fields", [{"error": "odd"}, {"error": "wrong"}, {"costs": (0.0,)}, {"costs": (-1.0,)}, {"costs": (math.nan,)}]
 )
-def test_what_contradicts_itself_is_no_record(given: dict[str, Any]) -> None:
+def test_what_contradicts_itself_is_no_record(fields: dict[str, Any]) -> None:
     with pytest.raises(RecordError):
-        record(**given)
+        record(**fields)
 
 
-def row(**given: Any) -> str:
+def row(**changes: Any) -> str:
     """A good row with other fields; "tvm_ext.NAME" is one of ours."""
-    made = json.loads(record().to_row("llvm", "0.27.0"))
-    for name, value in given.items():
+    plain = json.loads(record().to_row("llvm", "0.27.0"))
+    for name, value in changes.items():
         if name.startswith("ours_"):
-            made["tvm_ext"][name[5:]] = value
+            plain["tvm_ext"][name[5:]] = value
         else:
-            made[name] = value
-    return json.dumps(made)
+            plain[name] = value
+    return json.dumps(plain)
 
 
 def config(entity: Any) -> dict[str, Any]:
@@ -192,20 +192,20 @@ def _other(rng: random.Random, value: Any) -> Any:
 
 def test_a_mutated_row_is_refused_or_a_record_that_holds() -> None:
     rng = random.Random(0)
-    rows = [*(one.to_row("llvm", "0.27.0") for one in KINDS), *AUTOTVM]
+    rows = [*(record.to_row("llvm", "0.27.0") for record in KINDS), *AUTOTVM]
     refused = 0
     for _ in range(2000):
         line = mutated(rng, rng.choice(rows))
         try:
-            found = Record.from_row(line)
+            parsed = Record.from_row(line)
         except RecordError as error:
             refused += 1
             assert str(error)
             continue
-        assert Record.from_row(found.to_row()).to_row() == found.to_row()  # which rounds times
-        assert isinstance(found.task.short, str) and found.task == TaskKey.of(found.task.op, found.task.args)
-        assert found.usable <= math.isfinite(found.cost) and found.error in ERRORS
-        assert all(isinstance(knob, str) for knob in found.config) and isinstance(found.machine, dict)
+        assert Record.from_row(parsed.to_row()).to_row() == parsed.to_row()  # which rounds times
+        assert isinstance(parsed.task.short, str) and parsed.task == TaskKey.of(parsed.task.op, parsed.task.args)
+        assert parsed.usable <= math.isfinite(parsed.cost) and parsed.error in ERRORS
+        assert all(isinstance(knob, str) for knob in parsed.config) and isinstance(parsed.machine, dict)
     assert 800 < refused < 1900  # both happen
 
 

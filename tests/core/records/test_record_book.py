@@ -20,14 +20,14 @@ VERSIONS = {"conv2d_nchwc": 1, "conv2d_winograd": 3}
 GOOD = record().to_row()
 
 
-def verdict(config: Any = None, recipe: str | None = None, **given: Any) -> Verdict:
+def verdict(config: Any = None, recipe: str | None = None, **changes: Any) -> Verdict:
     fields = {"machine": OWN, "session": "s1", "timestamp": 5.0, "reason": "no faster inside the model"}
-    return Verdict(CONV, recipe, config, **{**fields, **given})
+    return Verdict(CONV, recipe, config, **{**fields, **changes})
 
 
-def own(*args: Any, **given: Any) -> Record:
+def own(*args: Any, **changes: Any) -> Record:
     """A record of this machine."""
-    return record(*args, **{"machine": OWN, **given})
+    return record(*args, **{"machine": OWN, **changes})
 
 
 def written(tmp_path: Path, *lines: str | bytes, name: str = "log.json") -> Path:
@@ -38,16 +38,16 @@ def written(tmp_path: Path, *lines: str | bytes, name: str = "log.json") -> Path
 
 # ------------------------------------------------------------------------------------------------ reading
 @pytest.mark.parametrize(
-    "one",
+    "row",
     [
         verdict(),
         verdict({"a": [1, "x"]}, "conv2d_nchwc", reason="faster ü\n"),
         verdict(facts={"measured": 3, "candidates": 5, "seconds": 1e-5}),
     ],
 )
-def test_a_verdict_is_a_comment_and_reads_back(one: Verdict) -> None:
-    line = one.to_line()
-    assert line.startswith("# ") and "\n" not in line and read_line(line) == one
+def test_a_verdict_is_a_comment_and_reads_back(row: Verdict) -> None:
+    line = row.to_line()
+    assert line.startswith("# ") and "\n" not in line and read_line(line) == row
 
 
 def test_bad_lines_are_named_and_cost_no_other(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_the_fastest_usable_record_is_taken() -> None:
     ],
 )
 def test_a_record_that_does_not_fit_is_refused_with_the_reason(other: Record, why: str) -> None:
-    found, reasons = best(other, other)
-    assert found is None and len(reasons) == 1 and why in reasons[0] and other.recipe in reasons[0]
+    choice, reasons = best(other, other)
+    assert choice is None and len(reasons) == 1 and why in reasons[0] and other.recipe in reasons[0]
     assert len(reasons[0]) < 200
     fitting = own(costs=(1.0,))
     assert best(other, fitting) == (fitting, reasons)
@@ -156,8 +156,8 @@ ELSEWHERE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("machine", ELSEWHERE)
 def test_what_was_recorded_on_another_machine_is_a_candidate_only(machine: dict[str, Any]) -> None:
     other = own(machine=machine)
-    found, reasons = best(other)
-    assert found is None and len(reasons) == 1 and "a candidate for choose='measure'" in reasons[0]
+    choice, reasons = best(other)
+    assert choice is None and len(reasons) == 1 and "a candidate for choose='measure'" in reasons[0]
     assert len(reasons[0]) < 200
     book = RecordBook([other, own(), own(version=2), own(costs=(), error="wrong")], [verdict(machine=machine)])
     assert book.candidates(CONV, HERE, VERSIONS) == [other, own()]
@@ -193,5 +193,5 @@ def test_a_verdict_of_another_machine_or_task_says_nothing() -> None:
 
 
 def test_a_verdict_without_its_record_is_told() -> None:
-    found, reasons = best(own(), verdicts=[verdict({"tile_o": 9}, "conv2d_nchwc")])
-    assert found == own() and "no record that fits has what the verdict names: conv2d_nchwc" in reasons[0]
+    choice, reasons = best(own(), verdicts=[verdict({"tile_o": 9}, "conv2d_nchwc")])
+    assert choice == own() and "no record that fits has what the verdict names: conv2d_nchwc" in reasons[0]

@@ -45,9 +45,9 @@ def inner_extent(sch: Schedule) -> int:
 
 def test_the_fastest_record_is_taken(tmp_path: Path) -> None:
     write(tmp_path, 3.0, 1.0, 2.0)
-    found = MetaScheduleDatabase(tmp_path).find(kernel(), MACHINE)
-    assert found.seconds == 1.0
-    assert inner_extent(found.schedule) == 3
+    lookup = MetaScheduleDatabase(tmp_path).find(kernel(), MACHINE)
+    assert lookup.seconds == 1.0
+    assert inner_extent(lookup.schedule) == 3
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_the_fastest_record_is_taken(tmp_path: Path) -> None:
 )
 def test_a_record_for_another_machine_is_refused(tmp_path: Path, machine: Machine, reason: str) -> None:
     write(tmp_path, 1.0)
-    found = MetaScheduleDatabase(tmp_path).find(kernel(), machine)
-    assert found.schedule is None
-    assert found.reason.startswith(reason)
+    lookup = MetaScheduleDatabase(tmp_path).find(kernel(), machine)
+    assert lookup.schedule is None
+    assert lookup.reason.startswith(reason)
 
 
 def test_records_of_several_machines_are_told_apart(tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def test_the_kernel_itself_stays_as_it_is(tmp_path: Path) -> None:
     write(tmp_path, 1.0)
     function = kernel()
     before = str(function)
-    found = MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule
-    found.vectorize(found.get_loops(found.get_sblock("y"))[1])
+    lookup = MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule
+    lookup.vectorize(lookup.get_loops(lookup.get_sblock("y"))[1])
     assert str(function) == before
 
 
 def test_another_kernel_has_no_schedule(tmp_path: Path) -> None:
     write(tmp_path, 1.0)
-    found = MetaScheduleDatabase(tmp_path).find(kernel(9), MACHINE)
-    assert (found.schedule, found.reason) == (None, "no record of this kernel")
+    lookup = MetaScheduleDatabase(tmp_path).find(kernel(9), MACHINE)
+    assert (lookup.schedule, lookup.reason) == (None, "no record of this kernel")
 
 
 def test_damaged_lines_are_named(tmp_path: Path) -> None:

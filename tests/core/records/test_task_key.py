@@ -33,8 +33,8 @@ def matmul(constant: bool) -> onnx.ModelProto:
 
 def key(proto: onnx.ModelProto) -> TaskKey:
     mod = stage(proto, GroupOperations).mod
-    (found,) = [TaskKey.of_group(Group(gvar.name_hint, function)) for gvar, function in iter_groups(mod)]
-    return found
+    (keys,) = [TaskKey.of_group(Group(gvar.name_hint, function)) for gvar, function in iter_groups(mod)]
+    return keys
 
 
 def test_names_and_weights_are_no_part_of_it() -> None:
@@ -52,11 +52,11 @@ def test_what_is_computed_is() -> None:
 
 
 def test_the_text_is_stable_json() -> None:
-    found = key(conv(stride=2))
-    assert json.loads(found.text) == found.args and "\n" not in found.text
-    assert TaskKey.of(found.op, found.args) == found
+    text = key(conv(stride=2))
+    assert json.loads(text.text) == text.args and "\n" not in text.text
+    assert TaskKey.of(text.op, text.args) == text
     assert TaskKey.of("a", [{"y": 1, "x": 2}]) == TaskKey.of("a", [{"x": 2, "y": 1}])
-    assert found.args[0] == ["TENSOR", [1, 3, 15, 15], "float32"] and found.args[1][-1] == "constant"
+    assert text.args[0] == ["TENSOR", [1, 3, 15, 15], "float32"] and text.args[1][-1] == "constant"
 
 
 @pytest.mark.parametrize("wrong", [[np.float32(1)], [object()], [{1, 2}]])

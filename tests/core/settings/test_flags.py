@@ -63,7 +63,7 @@ def test_texts_that_do_not_go_together(option: str, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"shapes": {"x": ("N", 3), "a=b": (), "y": (0, 7)}, "specialize": {"N": (2, 5)}},
         {"freeze": {"k": 3, "axes": [0, -2], "scales": np.array([0.1, -1e30, np.inf]), "f": np.float32(0.1)}},
@@ -76,20 +76,20 @@ def test_texts_that_do_not_go_together(option: str, texts: list[str]) -> None:
                                                     "equals": "a=b", "energy": {"mac": 0.5}, "nothing": None}},
     ],
 )  # fmt: skip
-def test_what_is_written_is_read_back(given: dict[str, Any]) -> None:
-    options = CompileOptions.of(**given)
+def test_what_is_written_is_read_back(settings: dict[str, Any]) -> None:
+    options = CompileOptions.of(**settings)
     read: dict[str, list[Any]] = {}
     words = iter(options.arguments())
     for word in words:
         name, equals, text = word.partition("=")
-        option = next(one for one, flag in FLAGS.items() if name in (flag.name, *flag.switches))
+        option = next(flag_name for flag_name, flag in FLAGS.items() if name in (flag.name, *flag.switches))
         flag = FLAGS[option]
         read.setdefault(option, []).append(
             flag.switches[name] if name in flag.switches else text if equals else next(words)
         )
     again = CompileOptions.of(**{name: FLAGS[name].value(entries) for name, entries in read.items()})
-    assert {one.name: one.array().tolist() for one in again.freeze} == {
-        one.name: one.array().tolist() for one in options.freeze
+    assert {weight.name: weight.array().tolist() for weight in again.freeze} == {
+        weight.name: weight.array().tolist() for weight in options.freeze
     }
     assert again.arguments() == options.arguments()
     assert all(getattr(again, name) == getattr(options, name) for name in FLAGS if name != "freeze")

@@ -16,7 +16,7 @@ from tvm_ext.runtime.plain import read
 def test_equal_values_are_equal_options() -> None:
     a = CompileOptions.of(freeze={"k": 3, "axes": [0, 2]})
     b = CompileOptions.of(freeze={"axes": np.array([0, 2]), "k": np.int64(3)})
-    assert a == b and hash(a) == hash(b) and [one.name for one in a.freeze] == ["axes", "k"]
+    assert a == b and hash(a) == hash(b) and [weight.name for weight in a.freeze] == ["axes", "k"]
     assert a != CompileOptions.of(freeze={"k": 3, "axes": [0, 1]})
     assert dataclasses.replace(a, threads=2).freeze == a.freeze
 
@@ -29,7 +29,7 @@ def test_a_report_keeps_the_value(value: Any) -> None:
     np.testing.assert_array_equal(again, value)
 
 
-@pytest.mark.parametrize("given", [[1, 2], {"x": "text"}, {3: 1}, {"x": [[1], [2, 3]]}, {"x": None}, "x=1"])
-def test_what_is_no_mapping_to_numbers_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("value", [[1, 2], {"x": "text"}, {3: 1}, {"x": [[1], [2, 3]]}, {"x": None}, "x=1"])
+def test_what_is_no_mapping_to_numbers_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="freeze"):
-        CompileOptions.of(freeze=given)
+        CompileOptions.of(freeze=value)

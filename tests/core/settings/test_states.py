@@ -12,13 +12,13 @@ from tvm_ext.runtime.spec import TensorSpec
 
 def specs(text: str) -> list[TensorSpec]:
     """ "a b:3 c:float16" -> tensors of shape (2,), or of another size, or another dtype."""
-    made = []
+    shapes = []
     for word in text.split():
         name, _, how = word.partition(":")
-        made.append(
+        shapes.append(
             TensorSpec(name, (int(how),) if how.isdigit() else (2,), how if how and not how.isdigit() else "float32")
         )
-    return made
+    return shapes
 
 
 def paired(state: Any, inputs: str, outputs: str) -> dict[str, str]:

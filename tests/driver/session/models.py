@@ -23,6 +23,13 @@ def affine() -> onnx.ModelProto:
     return proto
 
 
+def uncompilable(*shape: int | str) -> onnx.ModelProto:
+    """Running sums of the places where x is not 0: values decide how many there are."""
+    nodes = [node("NonZero", "x", "places"), node("CumSum", "places axis", "y")]
+    outputs = [value("y", [len(shape), None], TensorProto.INT64)]
+    return model(nodes, [value("x", shape)], outputs, {"axis": np.array(1)})
+
+
 def feed(rows: int, more: int = 1) -> dict[str, np.ndarray]:
     """Inputs of :func:`affine`."""
     return {"x": random(rows, 8), "b": random(rows, 4), "k": np.arange(2 * more).reshape(more, 2)}

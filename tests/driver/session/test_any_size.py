@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from onnx import TensorProto
 
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import random
 from tvm_ext.core.errors import InputError, UnsupportedError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.session.compiling import Compiler, wide_enough
@@ -21,7 +20,7 @@ from tvm_ext.driver.session.report import ShapesRow
 from tvm_ext.runtime.sizes.symbols import Symbol
 from tvm_ext.runtime.spec import TensorSpec
 
-from .models import affine, agree, feed, session_of, theirs
+from .models import affine, agree, feed, session_of, theirs, uncompilable
 from .test_programs import Compiler as OneByOne
 from .test_programs import Program, Shapes, length
 
@@ -184,7 +183,7 @@ def test_one_program_agrees_with_onnxruntime_at_all_sizes(waiting: Any) -> None:
         agree(waiting.run(["z", "y"], feed(rows, more)), reference.run(["z", "y"], feed(rows, more)))
     row = waiting.report().any_size
     assert (row.compiled, row.onnxruntime, row.state, row.reason) == (3, 0, "compiled", "") and row.seconds
-    assert [(one.name, one.low, one.high) for one in row.symbols] == [("N", 2, 20), ("k_0", 1, 8)]
+    assert [(symbol.name, symbol.low, symbol.high) for symbol in row.symbols] == [("N", 2, 20), ("k_0", 1, 8)]
     assert waiting.report().as_dict()["rows"][0]["symbols"][0]["name"] == "N"
     agree(waiting.run(None, feed(21)), reference.run(None, feed(21)))
     assert [row.shapes[0][1] for row in waiting.report().rows[1:]] == [(21, 8)]
@@ -210,8 +209,7 @@ def test_a_pickled_session_compiles_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_session_says_why_a_model_is_no_program_of_any_size() -> None:
-    nodes = [node("NonZero", "x", "places"), node("CumSum", "places one", "y")]
-    proto = model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)], {"one": 1})
+    proto = uncompilable("N")
     session, reference = session_of(proto, on_miss="wait", any_size=True), theirs(proto)
     agree(session.run(None, {"x": random(3)}), reference.run(None, {"x": random(3)}))
     free, own = session.report().rows

@@ -23,11 +23,11 @@ def ort_value(array: np.ndarray) -> Any:
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
-def bind_feed(binding: Any, given: dict[str, np.ndarray]) -> None:
+def bind_feed(binding: Any, feeds: dict[str, np.ndarray]) -> None:
     """A way of binding for each input."""
-    binding.bind_cpu_input("x", given["x"])
-    binding.bind_ortvalue_input("b", ort_value(given["b"]))
-    binding.bind_input("k", "cpu", 0, np.int64, given["k"].shape, given["k"].ctypes.data)
+    binding.bind_cpu_input("x", feeds["x"])
+    binding.bind_ortvalue_input("b", ort_value(feeds["b"]))
+    binding.bind_input("k", "cpu", 0, np.int64, feeds["k"].shape, feeds["k"].ctypes.data)
 
 
 def run_both(both: list[Any], bind: Callable[[Any], Any]) -> list[tuple[Any, Any]]:
@@ -42,10 +42,10 @@ def run_both(both: list[Any], bind: Callable[[Any], Any]) -> list[tuple[Any, Any
 
 
 def test_outputs_in_the_order_of_binding(both: list[Any]) -> None:
-    given = feed(3)
+    feeds = feed(3)
 
     def bind(binding: Any) -> None:
-        bind_feed(binding, given)
+        bind_feed(binding, feeds)
         binding.bind_output("z")
         binding.bind_output("y", "cpu")
 
@@ -62,33 +62,33 @@ def test_outputs_in_the_order_of_binding(both: list[Any]) -> None:
         binding.synchronize_inputs()
         session.run_with_iobinding(binding)
         binding.synchronize_outputs()
-        assert np.array_equal(binding.copy_outputs_to_cpu()[0], -given["k"])
+        assert np.array_equal(binding.copy_outputs_to_cpu()[0], -feeds["k"])
 
 
 def test_outputs_in_memory_of_the_caller(both: list[Any]) -> None:
-    given = feed(4)
+    feeds = feed(4)
 
     def bind(binding: Any) -> tuple[np.ndarray, Any]:
         array, value = np.zeros((4, 4), np.float32), ort_value(np.zeros((1, 2), np.int64))
-        bind_feed(binding, given)
+        bind_feed(binding, feeds)
         binding.bind_output("y", "cpu", 0, np.float32, array.shape, array.ctypes.data)
         binding.bind_ortvalue_output("z", value)
         return array, value
 
     (mine, (array, value)), (_, (wanted, _)) = run_both(both, bind)
     agree([array], [wanted])
-    assert np.array_equal(value.numpy(), -given["k"]) and mine.get_outputs()[1] is value
+    assert np.array_equal(value.numpy(), -feeds["k"]) and mine.get_outputs()[1] is value
 
 
 def test_inputs_are_read_when_it_runs(both: list[Any]) -> None:
     for session in both:
-        given = feed(2)
+        feeds = feed(2)
         binding = session.io_binding()
-        bind_feed(binding, given)
+        bind_feed(binding, feeds)
         binding.bind_output("y")
-        given["x"][:] = 0
+        feeds["x"][:] = 0
         session.run_with_iobinding(binding)
-        agree(binding.copy_outputs_to_cpu(), [given["b"]])
+        agree(binding.copy_outputs_to_cpu(), [feeds["b"]])
         binding.clear_binding_inputs()
         bind_feed(binding, feed(2))
         session.run_with_iobinding(binding)

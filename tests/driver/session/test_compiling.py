@@ -9,17 +9,15 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto
 
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import model, node, random, saved, value
 from tvm_ext.core.errors import BuildError, ModelError, UnsupportedError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.session import compiling
 from tvm_ext.driver.session.compiling import Compiler
 
-from .models import affine, feed, session_of
+from .models import affine, feed, session_of, uncompilable
 
 OPTIONS = CompileOptions(cache=False, threads=1)
 
@@ -44,14 +42,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Any]:
     return processes
 
 
-def counting() -> bytes:
-    nodes = [node("NonZero", "x", "places"), node("CumSum", "places one", "y")]
-    outputs = [value("y", [1, None], TensorProto.INT64)]
-    return model(nodes, [value("x", ["N"])], outputs, {"one": np.array(1)}).SerializeToString()
-
-
 def test_errors_come_over_whole(started: SimpleQueue[Any]) -> None:
-    compiler = Compiler(counting(), OPTIONS)
+    compiler = Compiler(uncompilable("N").SerializeToString(), OPTIONS)
     with pytest.raises(UnsupportedError) as here:
         compiler.here((("x", (3,)),))
     with pytest.raises(UnsupportedError) as elsewhere:
@@ -76,9 +68,8 @@ def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_was_replaced_is_another_model(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    onnx.save(affine(), path)
-    compiler = Compiler(str(path), OPTIONS)
+    path = saved(affine(), tmp_path / "model.onnx")
+    compiler = Compiler(path, OPTIONS)
     os.utime(path, ns=(1, 1))
     for compile_for in (compiler.here, compiler.elsewhere):
         with pytest.raises(ModelError, match="has changed"):
@@ -90,7 +81,7 @@ def test_the_process_ends_with_the_session(endless: None, started: SimpleQueue[A
     session = session_of(affine(), compile_after=1)
     session.run(None, feed(3))
     process = started.get(timeout=60)
-    (thread,) = [one for one in threading.enumerate() if one.name == "tvm-ext-compile"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "tvm-ext-compile"]
     if how == "close":
         session.close()
         assert session.run(["z"], feed(3)) and session.report().rows[0].state == "missed"

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from tests.onnx_graphs import model, node, random, value
+from tests.onnx_graphs import model, node, random, saved, value
 from tests.runtime.processes import run_python
 from tvm_ext import InferenceSession
 from tvm_ext.core.errors import InputError, OptionError, UnsupportedError
 from tvm_ext.driver.session.compiling import Compiler
 
-from .models import affine, agree, feed, session_of, theirs
+from .models import affine, agree, feed, session_of, theirs, uncompilable
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +45,8 @@ def no_compile(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_program_for_each_shape(waiting: InferenceSession, reference) -> None:
     for rows, more in ((3, 1), (5, 2), (3, 1)):
-        given = feed(rows, more)
-        agree(waiting.run(["z", "y"], given), reference.run(["z", "y"], given))
+        feeds = feed(rows, more)
+        agree(waiting.run(["z", "y"], feeds), reference.run(["z", "y"], feeds))
     rows = {row.shapes[0][1][0]: (row.compiled, row.onnxruntime, row.state) for row in waiting.report().rows}
     assert rows == {5: (1, 0, "compiled"), 3: (2, 0, "compiled")}
     assert waiting.compile_for({"x": (3, 8), "b": (3, 4), "k": (1, 2)}).inputs[0].shape == (3, 8)
@@ -55,28 +54,26 @@ def test_a_program_for_each_shape(waiting: InferenceSession, reference) -> None:
         _ = waiting.compiled
 
 
-def test_threads_run_through_the_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference) -> None:
+def test_threads_run_through_the_switch(tmp_path: Path, cache_folder: Path, reference) -> None:
     """From a file, with a process that compiles while four threads go on calling."""
-    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
-    onnx.save(affine(), tmp_path / "model.onnx")
-    session = InferenceSession(str(tmp_path / "model.onnx"), threads=1)
-    given = feed(6)
-    wanted, counts = reference.run(None, given), [0] * 4
+    session = InferenceSession(saved(affine(), tmp_path / "model.onnx"), threads=1)
+    feeds = feed(6)
+    wanted, counts = reference.run(None, feeds), [0] * 4
 
     def call(index: int) -> None:
         while not session.wait_compiled(0) or counts[index] < 3:
-            agree(session.run(None, given), wanted)
+            agree(session.run(None, feeds), wanted)
             counts[index] += 1
 
-    agree(session.run(None, given), wanted)
+    agree(session.run(None, feeds), wanted)
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(call, range(4), timeout=100)] == [None] * 4
-    agree(session.run(None, given), wanted)
+    agree(session.run(None, feeds), wanted)
     report = session.report()
     assert report.onnxruntime + report.compiled == sum(counts) + 2 and report.onnxruntime >= 2
     assert [row.state for row in report.rows] == ["compiled"] and report.model == "model.onnx"
     assert report.any_size is not None and report.any_size.compiled == report.compiled
-    assert list((tmp_path / "cache").glob("*.so")), "the process has kept it in the cache"
+    assert list(cache_folder.glob("*.so")), "the process has kept it in the cache"
 
 
 def test_it_is_described_as_onnxruntime_does(waiting: InferenceSession, reference) -> None:
@@ -96,8 +93,8 @@ def test_any_number_of_dimensions() -> None:
     session, other = session_of(proto, on_miss="wait"), theirs(proto)
     assert session.get_inputs()[0].shape == other.get_inputs()[0].shape == []
     for shape in ((2, 3), (), (0, 4)):
-        given = {"x": np.full(shape, 2, np.float32)}
-        agree(session.run(None, given), other.run(None, given))
+        feeds = {"x": np.full(shape, 2, np.float32)}
+        agree(session.run(None, feeds), other.run(None, feeds))
     assert [row.state for row in session.report().rows] == ["compiled"] * 3
 
 
@@ -122,19 +119,19 @@ BAD_FEEDS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("wrong", "message"), BAD_FEEDS, ids=[text[:40] for _, text in BAD_FEEDS])
 def test_bad_inputs_are_refused_by_both(no_compile: None, reference, wrong: dict[str, Any], message: str) -> None:
-    session, given = session_of(affine()), {**feed(3), **wrong}
+    session, feeds = session_of(affine()), {**feed(3), **wrong}
     with pytest.raises(Exception):  # noqa: B017  (of classes of its own)
-        reference.run(None, given)
+        reference.run(None, feeds)
     with pytest.raises(InputError, match=message):
-        session.run(None, given)
+        session.run(None, feeds)
 
 
 def test_missing_inputs_and_outputs(no_compile: None, reference) -> None:
-    session, given = session_of(affine()), feed(3)
-    del given["b"]
-    for one in (session, reference):
+    session, feeds = session_of(affine()), feed(3)
+    del feeds["b"]
+    for runner in (session, reference):
         with pytest.raises(ValueError, match=r"missing.*'b'|'b'.*missing"):
-            one.run(None, given)
+            runner.run(None, feeds)
     for wrong in (None, [random(3, 8)], 3):
         with pytest.raises(InputError, match="pass a dict"):
             session.run(None, wrong)  # type: ignore[arg-type]
@@ -155,16 +152,15 @@ def test_what_onnxruntime_takes_besides_arrays(no_compile: None, reference) -> N
         {"x": np.repeat(plain["x"], 2, 0)[::2]}, feed(0), feed(2, 0),
         {"b": random(1, 4)},
     ):  # fmt: skip
-        given = {**plain, **change}
-        agree(session.run(None, given), reference.run(None, given))
+        feeds = {**plain, **change}
+        agree(session.run(None, feeds), reference.run(None, feeds))
     agree(session.run(None, {**plain, "x": plain["x"].astype(">f4")}), session.run(None, plain))
     with pytest.raises(InputError, match="dtype float64, the model takes int64"):  # onnxruntime cuts it off
         session.run(None, {**plain, "k": [[1, 2.5]]})
 
 
 def test_a_compile_that_fails_leaves_the_shape_to_onnxruntime(reference) -> None:
-    nodes = [node("NonZero", "x", "places"), node("CumSum", "places one", "y")]
-    proto = model(nodes, [value("x", ["N", 2])], [value("y", [2, None], TensorProto.INT64)], {"one": np.array(1)})
+    proto = uncompilable("N", 2)
     session = session_of(proto, on_miss="wait")
     for array in (random(3, 2), random(3, 2, seed=1)):
         agree(session.run(None, {"x": array}), theirs(proto).run(None, {"x": array}))
@@ -184,8 +180,7 @@ def test_inputs_of_other_kinds_stay_in_onnxruntime() -> None:
 
 
 def test_small_floats_which_onnxruntime_has_no_arrays_of() -> None:
-    kinds = ("BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2")
-    for kind in kinds:
+    for kind in ("BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2"):
         code = getattr(TensorProto, kind)
         dtype = helper.tensor_dtype_to_np_dtype(code)
         proto = model([node("Identity", "x", "y")], [value("x", ["N"], code)], [value("y", ["N"], code)], opset=19)
@@ -199,12 +194,12 @@ def test_small_floats_which_onnxruntime_has_no_arrays_of() -> None:
 
 
 def test_initializers_that_a_call_replaces() -> None:
-    proto = model([node("Add", "x w", "y")], [value("x", ["N"]), value("w", [1])], [value("y", ["N"])], {"w": [2.0]})
-    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.array([2.0], np.float32), "w"))
+    inputs, weights = [value("x", ["N"]), value("w", [1])], {"w": np.float32([2])}
+    proto = model([node("Add", "x w", "y")], inputs, [value("y", ["N"])], weights)
     session, other = session_of(proto, on_miss="wait"), theirs(proto)
     assert [arg.name for arg in session.get_overridable_initializers()] == ["w"]
-    for given in ({"x": random(3)}, {"x": random(3), "w": np.ones(1, np.float32)}):
-        agree(session.run(None, given), other.run(None, given))
+    for feeds in ({"x": random(3)}, {"x": random(3), "w": np.ones(1, np.float32)}):
+        agree(session.run(None, feeds), other.run(None, feeds))
     assert [row.state for row in session.report().rows] == ["compiled", "onnxruntime"]
 
 
@@ -225,12 +220,12 @@ def test_options_that_bind_dimensions(reference) -> None:
 
 
 def test_frozen_inputs_are_inputs_no_more(reference) -> None:
-    given = feed(3)
-    session = session_of(affine(), freeze={"k": given.pop("k")}, on_miss="wait")
+    feeds = feed(3)
+    session = session_of(affine(), freeze={"k": feeds.pop("k")}, on_miss="wait")
     assert [arg.name for arg in session.get_inputs()] == ["x", "b"]
-    agree(session.run(None, given), reference.run(None, feed(3)))
+    agree(session.run(None, feeds), reference.run(None, feed(3)))
     stand_in = session_of(affine(), freeze={"k": np.zeros((1, 2), np.int8)})
-    assert not stand_in.run(["z"], given)[0].any() and stand_in.report().onnxruntime == 1
+    assert not stand_in.run(["z"], feeds)[0].any() and stand_in.report().onnxruntime == 1
     with pytest.raises(OptionError, match="'q' is no input"):
         session_of(affine(), freeze={"q": 1})
 
@@ -271,7 +266,6 @@ def test_what_onnxruntime_does_not_take_needs_shapes() -> None:
 
 
 def test_the_first_answer_waits_for_nothing_of_tvm(tmp_path: Path) -> None:
-    onnx.save(affine(), tmp_path / "model.onnx")
     text = """
 import sys
 import numpy as np
@@ -280,7 +274,7 @@ session = tvm_ext.InferenceSession(sys.argv[1])
 session.run(None, {"x": np.ones((2, 8), "f4"), "b": np.ones((2, 4), "f4"), "k": np.ones((1, 2), "i8")})
 print(*sorted({"tvm", "tvm_ffi", "onnx"} & set(sys.modules)))
 """
-    assert run_python(text, tmp_path / "model.onnx") == ""
+    assert run_python(text, saved(affine(), tmp_path / "model.onnx")) == ""
 
 
 def test_a_forked_process_has_a_session_of_its_own() -> None:

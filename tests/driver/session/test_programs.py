@@ -174,10 +174,10 @@ def test_an_error_names_the_shapes_and_those_that_are_compiled(make) -> None:
     programs = make("error")
     with pytest.raises(InputError, match=r"x \[3, 4\]; compiled: none"):
         programs.program_for(length(3))
-    made = [programs.compile_for(length(n)) for n in (1, 2)]
+    futures = [programs.compile_for(length(n)) for n in (1, 2)]
     with pytest.raises(InputError, match=r"x \[3, 4\]; compiled: x \[1, 4\]; x \[2, 4\]\n.*compile_for"):
         programs.program_for(length(3))
-    assert [programs.program_for(length(n)) for n in (1, 2)] == made
+    assert [programs.program_for(length(n)) for n in (1, 2)] == futures
 
 
 def test_what_no_program_can_take_is_not_compiled(make, compiler: Compiler) -> None:

@@ -83,12 +83,9 @@ def test_inputs_and_outputs_are_described_as_onnxruntime_does(sessions) -> None:
 
 
 def test_types_are_spelt_as_onnxruntime_spells_them() -> None:
-    kinds = [
-        "FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64",
-        "UINT8", "UINT16", "UINT32", "UINT64", "BOOL",
-        "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
-    ]  # fmt: skip
-    types = [getattr(TensorProto, kind) for kind in kinds]
+    kinds = """FLOAT DOUBLE FLOAT16 BFLOAT16 INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 BOOL
+        FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ"""
+    types = [getattr(TensorProto, kind) for kind in kinds.split()]
     inputs, outputs = ([value(f"{name}{t}", [2], t) for t in types] for name in "xy")
     proto = model([node("Identity", f"x{t}", f"y{t}") for t in types], inputs, outputs, opset=19)
     theirs = session_of(proto, optimized=True)
@@ -160,19 +157,19 @@ def test_options_reach_the_compiler(calls: list) -> None:
     InferenceSession("model.onnx", sess_options=options)
     InferenceSession("model.onnx", options, threads=3)
     InferenceSession("model.onnx", options, threads=None)
-    assert [given for _, given in calls] == [{"threads": 3, "fallback": "onnxruntime"}] * 3
+    assert [call for _, call in calls] == [{"threads": 3, "fallback": "onnxruntime"}] * 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     InferenceSession("model.onnx", options)
     InferenceSession("model.onnx", options, accuracy="default")
-    assert [given["accuracy"] for _, given in calls[-2:]] == ["exact", "default"]
+    assert [call["accuracy"] for _, call in calls[-2:]] == ["exact", "default"]
     with pytest.raises(OptionError, match=r"threads=2 and sess_options\.intra_op_num_threads=3"):
         InferenceSession("model.onnx", options, threads=2)
 
 
 def test_an_exported_model(compiled: CompiledModel, calls: list, feed: dict[str, np.ndarray], tmp_path: Path) -> None:
     path = programs.export(compiled, tmp_path / "model.so")
-    for given in (path, str(path)):
-        total, product = InferenceSession(given).run(None, feed)
+    for source in (path, str(path)):
+        total, product = InferenceSession(source).run(None, feed)
         np.testing.assert_array_equal(total, feed["a"] + feed["b"])
         np.testing.assert_array_equal(product, feed["a"] * feed["b"])
     assert calls == []

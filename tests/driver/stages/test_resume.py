@@ -64,7 +64,7 @@ def check_stages(model: onnx.ModelProto, folder: Path, stages: Set[str] = RESUMA
     files = tvm_ext.inspect(model, to="" if "offload" in options else "scheduled", **options).dump(folder)
     wanted = RESUMABLE if "offload" in options else RESUMABLE - {"program"}
     assert {name_of(file) for file in files} >= wanted
-    for file in (one for one in files if name_of(one) in wanted):
+    for file in (file for file in files if name_of(file) in wanted):
         assert json.loads(file.with_suffix(".json").read_text())["gaps"] == {}
         if name_of(file) in stages:
             resumed = tvm_ext.resume(file)
@@ -140,15 +140,13 @@ def test_an_edited_operator_is_what_runs(copy: Path) -> None:
     assert resumed.report["warnings"] == ["made from 02_relax.py, which was changed"]
 
 
-def test_an_edited_configuration_schedules_the_kernel(copy: Path) -> None:
+def test_an_edited_configuration_schedules_the_kernel(copy: Path, expected: dict[str, np.ndarray]) -> None:
     kernel = tvm_ext.resume(copy / "04_layout.py").report["kernels"][0]
     tiles = kernel["config"]["tile_p"]
     edit(copy / "04_layout.py", f"'tile_p': {tiles}", "'tile_p': 1")
     resumed = tvm_ext.resume(copy / "04_layout.py")
     assert resumed.report["kernels"][0]["config"]["tile_p"] == 1
-    np.testing.assert_allclose(
-        outputs_of(resumed)["y"], outputs_of(tvm_ext.compile(stage_models.tiny(), cache=False))["y"], atol=1e-5
-    )
+    np.testing.assert_allclose(outputs_of(resumed)["y"], expected["y"], atol=1e-5)
 
 
 def test_edited_tensors_are_read(copy: Path) -> None:
@@ -166,21 +164,16 @@ def test_an_edited_program_of_a_region(tmp_path: Path) -> None:
     with pytest.raises(StageError, match=rf"09_program\.txt:{line}: region .*no instruction 'GEM'"):
         tvm_ext.resume(text)
     edit(text, "GEM ", "GEMM ")
-    found = next(row for row in text.read_text().splitlines() if "op=relu" in row)
-    edit(text, f"{found}\n", "")
+    relu = next(row for row in text.read_text().splitlines() if "op=relu" in row)
+    edit(text, f"{relu}\n", "")
     resumed = tvm_ext.resume(text)
-    x = seeded_inputs(resumed.inputs)["x"]
     assert resumed.offload_programs() and not same_bits(outputs_of(resumed), before)
-    assert x.shape == (3, 6)
     edit(text, "==== region ", "==== region other_")
     with pytest.raises(StageError, match=r"09_program\.txt:1: there is no region 'other_"):
         tvm_ext.resume(text)
 
 
 # ------------------------------------------------------------------------------------------------ damage
-Damage = Callable[[Path], int]
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
@@ -200,16 +193,11 @@ def test_what_is_wrong_is_said_with_its_line(copy: Path, file: str, old: str, ne
     line = edit(copy / file, old, new)
     with pytest.raises(StageError) as caught:
         tvm_ext.resume(copy / file)
-    found = caught.value.message
-    assert message in found and found.startswith(f"{copy / file}:") and caught.value.fix
-    at = int(found.removeprefix(f"{copy / file}:").split(":")[0])
-    assert abs(at - line) <= 1 or "fit together" in found, found
-
-
-def test_a_near_miss_is_suggested(copy: Path) -> None:
-    edit(copy / "04_layout.py", '"tvm_ext.recipe": "dense"', '"tvm_ext.recipe": "dens"')
-    with pytest.raises(StageError, match="did you mean 'dense'"):
-        tvm_ext.resume(copy / "04_layout.py")
+    said = caught.value.message
+    assert message in said and said.startswith(f"{copy / file}:") and caught.value.fix
+    assert message != "there is no recipe 'dens'" or "did you mean 'dense'" in caught.value.fix
+    at = int(said.removeprefix(f"{copy / file}:").split(":")[0])
+    assert abs(at - line) <= 1 or "fit together" in said, said
 
 
 @pytest.mark.parametrize("suffix", ["npz", "json"])
@@ -298,9 +286,9 @@ def test_a_symbolic_batch_and_unknown_stages_are_refused() -> None:
 def test_states_are_those_of_the_compile(tmp_path: Path) -> None:
     proto = state_graphs.cached("Where")
     tvm_ext.inspect(proto, state="auto", threads=1).dump(tmp_path)
-    made = tvm_ext.compile(proto, state="auto", threads=1, cache=False)
+    compiled = tvm_ext.compile(proto, state="auto", threads=1, cache=False)
     for path in sorted(tmp_path.glob("*.py")):
         if name_of(path) in RESUMABLE:
             resumed = tvm_ext.resume(path)
-            assert resumed.state == made.state == {"present": "past"}
-            assert resumed.metadata.programs[0].updates == made.metadata.programs[0].updates == ((1, 2),)
+            assert resumed.state == compiled.state == {"present": "past"}
+            assert resumed.metadata.programs[0].updates == compiled.metadata.programs[0].updates == ((1, 2),)

@@ -18,17 +18,17 @@ CODE = CodeFacts(512, 40, 30, 20, 2, 1, 200)
 
 def launch(number: int, kernel: str, nodes: Sequence[str], seconds: Sequence[float], **changes: Any) -> Launch:
     """A launch of 1e8 operations and 1e6 bytes: bound by compute, 1 ms at the peak."""
-    given = {"recipe": "dense", "config": {"tile": 4}, "flops": 1e8, "executed": 1e8, "bytes": 1_000_000, "code": CODE}
-    return Launch(number=number, kernel=kernel, nodes=tuple(nodes), seconds=tuple(seconds), **{**given, **changes})
+    fields = {"recipe": "dense", "config": {"tile": 4}, "flops": 1e8, "executed": 1e8, "bytes": 1_000_000, "code": CODE}
+    return Launch(number=number, kernel=kernel, nodes=tuple(nodes), seconds=tuple(seconds), **{**fields, **changes})
 
 
 def timeline(launches: Sequence[Launch], at: int) -> Timeline:
     """A run with a builtin of the VM before each kernel; looks take 1 us."""
     spans, now = [], 0.0
-    for one in launches:
+    for launch in launches:
         spans.append(Span("vm.builtin.alloc_tensor", now + 1e-6, now + 2e-6))
-        end = now + 3e-6 + one.seconds[at] + OVERHEAD.within(one.arguments)
-        spans.append(Span(one.kernel, now + 3e-6, end))
+        end = now + 3e-6 + launch.seconds[at] + OVERHEAD.within(launch.arguments)
+        spans.append(Span(launch.kernel, now + 3e-6, end))
         now = end
     return Timeline(now + 1e-6, tuple(spans))
 
@@ -39,7 +39,7 @@ def profile(launches: Sequence[Launch], whole: Sequence[float] | None = None, **
     fields: dict[str, Any] = {
         "model": "small", "sha256": "a" * 64, "machine": {"cpu": "test", "isa": "avx512"}, "threads": 2, "batch": 0,
         "launches": tuple(launches), "roofs": ROOFS, "overhead": OVERHEAD, "notes": (),
-        "whole": tuple(whole or [1.1 * sum(one.seconds[at] for one in launches) for at in rounds]),
+        "whole": tuple(whole or [1.1 * sum(launch.seconds[at] for launch in launches) for at in rounds]),
         "timelines": tuple(timeline(launches, at) for at in rounds),
     }  # fmt: skip
     return Profile(**{**fields, **changes})

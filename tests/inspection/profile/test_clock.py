@@ -21,7 +21,7 @@ def test_looks_in_pairs_are_calls_in_order():
     spans = observed("+a", "-a", "+b", "-b", "+a", "-a").spans()
     assert [span.name for span in spans] == ["a", "b", "a"]
     assert all(span.start <= span.end for span in spans)
-    assert all(one.end <= other.start for one, other in itertools.pairwise(spans))
+    assert all(before.end <= other.start for before, other in itertools.pairwise(spans))
 
 
 def test_a_call_within_another_one_stands_behind_it():

@@ -82,8 +82,8 @@ def test_the_entry_that_unpacks_arguments_is_left_out():
 
 
 def test_operands_keep_their_brackets_and_lose_comments():
-    (found,) = instructions_of("\tvfmadd231ps\t8(%rsi,%rax,4){1to16}, %zmm1, %zmm0  # x, y\n")
-    assert found.operands == ("8(%rsi,%rax,4){1to16}", "%zmm1", "%zmm0")
+    (instructions,) = instructions_of("\tvfmadd231ps\t8(%rsi,%rax,4){1to16}, %zmm1, %zmm0  # x, y\n")
+    assert instructions.operands == ("8(%rsi,%rax,4){1to16}", "%zmm1", "%zmm0")
     assert list(instructions_of("\t.section\t.rodata\n.L1:\n# vaddps\n\n")) == []
 
 

@@ -17,7 +17,7 @@ def pair(before, after, **changes):
 
 def test_a_profile_does_not_differ_from_itself():
     comparison = sample().compare(sample())
-    assert {one.verdict for one in (comparison.whole, *comparison.changes)} == {"same"}
+    assert {change.verdict for change in (comparison.whole, *comparison.changes)} == {"same"}
     assert comparison.regressions() == () and comparison.notes == ()
 
 
@@ -31,7 +31,7 @@ def test_a_difference_outside_the_noise_counts_from_the_percentage_on():
     comparison = pair(around(1e-3), around(1.1e-3))
     (change,) = comparison.changes
     assert change.verdict == "slower" and change.ratio == pytest.approx(1.1)
-    assert [one.label for one in comparison.regressions(5)] == ["whole run", "dense"]
+    assert [change.label for change in comparison.regressions(5)] == ["whole run", "dense"]
     assert comparison.regressions(15) == ()
     assert pair(around(1.1e-3), around(1e-3)).changes[0].verdict == "faster"
 
@@ -79,7 +79,7 @@ def test_kernels_are_matched_by_their_nodes_through_another_fusion():
 def test_kernels_without_nodes_are_matched_by_name_and_what_is_gone_is_said():
     before = profile([launch(1, "odd", [], around(1e-3)), launch(2, "old", ["n"], around(1e-3))])
     after = profile([launch(1, "odd", [], around(1e-3)), launch(2, "odd2", [], around(2e-3))])
-    verdicts = {one.label: one.verdict for one in before.compare(after).changes}
+    verdicts = {change.label: change.verdict for change in before.compare(after).changes}
     assert verdicts == {"odd": "same", "old": "gone", "odd2": "new"}
 
 

@@ -69,7 +69,9 @@ def test_it_goes_through_a_file(measured, tmp_path):
     measured.save(tmp_path / "profile.json")
     read = Profile.load(tmp_path / "profile.json")
     assert read.launches == measured.launches and read.whole == measured.whole and read.roofs == measured.roofs
-    assert [one.spans[0].name for one in read.timelines] == [one.spans[0].name for one in measured.timelines]
+    assert [timeline.spans[0].name for timeline in read.timelines] == [
+        timeline.spans[0].name for timeline in measured.timelines
+    ]
     assert str(read) == str(measured)
     read.trace(tmp_path / "trace.json", runs=2)
     names = [event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]]

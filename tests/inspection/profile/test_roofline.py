@@ -29,7 +29,7 @@ def test_instructions_have_peaks_of_their_own():
     assert [point.roof for point in line.points] == [800e9, 100e9]
     assert [point.of_roof for point in line.points] == pytest.approx([0.5, 0.5])
     root = ElementTree.fromstring(line.svg())
-    titles = [one.text for one in root.iter(f"{SVG}title") if "up to" in one.text]
+    titles = [element.text for element in root.iter(f"{SVG}title") if "up to" in element.text]
     assert len(titles) == 4 and sum("vpdpbusd: up to 800" in title for title in titles) == 2
     axes = LogAxes.around(line)
     assert 0 < axes.along(800e9) <= 1 and 0 < axes.across(800e9 / roofs.bandwidth) <= 1
@@ -56,7 +56,7 @@ def test_axes_hold_all_points_and_both_ridges():
 
 def test_the_svg_has_a_dot_with_a_title_for_each_point():
     line = sample().roofline()
-    titles = [one.text for one in ElementTree.fromstring(line.svg()).iter(f"{SVG}title")]
+    titles = [element.text for element in ElementTree.fromstring(line.svg()).iter(f"{SVG}title")]
     assert len(titles) == 5 and any("relu, fc1" in title and "50 % of the roof" in title for title in titles)
     assert line._repr_svg_() == line.svg() and "no place: copy, odd" in line.svg()
 

@@ -114,8 +114,8 @@ def test_call_sites_go_by_the_order_of_the_run():
     assert first.code == CODE and first.backend == "" and first.region == "" and first.instruction == "vpdpbusd"
     assert (region.region, region.backend, region.flops, region.code) == ("region_0", "npu", None, None)
     timed = with_seconds([first, region, second], [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)])
-    assert [one.seconds for one in timed] == [(1.0, 4.0), (2.0, 5.0), (3.0, 6.0)]
-    assert [read(Launch, one.as_dict()) for one in timed] == list(timed)
+    assert [launch.seconds for launch in timed] == [(1.0, 4.0), (2.0, 5.0), (3.0, 6.0)]
+    assert [read(Launch, launch.as_dict()) for launch in timed] == list(timed)
 
 
 def test_roofs_allow_the_least_of_both():
@@ -147,9 +147,9 @@ def test_tiles_are_measured_for_the_machine_of_the_model(short, monkeypatch):
 
     monkeypatch.setattr(roofs, "_STEPS", 400)
     with tile_instructions() as amx:
-        found = RoofMeter(1, MACHINE, ["tdpbf16ps"], 0.002).measure()
+        measured = RoofMeter(1, MACHINE, ["tdpbf16ps"], 0.002).measure()
     amx.assert_entered("tdpbf16ps")
-    assert found.peak("tdpbf16ps") > 0
+    assert measured.peak("tdpbf16ps") > 0
 
 
 def test_the_roofs_of_this_machine_are_measured(short):

@@ -36,6 +36,6 @@ def test_a_truth_value_that_is_read_twice(nodes: Any, kind: int, function: Any) 
 def test_a_norm_whose_zero_is_asked_for_twice(p: int) -> None:
     x = np.concatenate([random(2, 7, 16), np.zeros((1, 7, 16), "float32")])
     proto = model([node("LpNormalization", "x", "y", axis=1, p=p)], [value("x", x.shape)], [value("y", x.shape)])
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    y = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
     norm = np.linalg.norm(x.astype("float64"), p, 1, keepdims=True)
-    np.testing.assert_allclose(found, x / np.where(norm == 0, 1, norm), rtol=1e-6)
+    np.testing.assert_allclose(y, x / np.where(norm == 0, 1, norm), rtol=1e-6)

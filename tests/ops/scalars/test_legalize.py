@@ -21,13 +21,13 @@ def run(ops: list[str], dtype: str, *operands: np.ndarray, weights: Any = ()) ->
     arrays = [x.astype(getattr(ml_dtypes, dtype, dtype)) for x in operands]
     kind = helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
     names = ["x", "y"][: len(arrays)]
-    given = {n: a for n, a in zip(names, arrays, strict=True) if n in weights}
-    inputs = [value(n, a.shape, kind) for n, a in zip(names, arrays, strict=True) if n not in given]
+    constants = {n: a for n, a in zip(names, arrays, strict=True) if n in weights}
+    inputs = [value(n, a.shape, kind) for n, a in zip(names, arrays, strict=True) if n not in constants]
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     nodes, outputs = [node(op, " ".join(names), op) for op in ops], [value(op, shape, kind) for op in ops]
-    proto = model(nodes, inputs, outputs, given)
+    proto = model(nodes, inputs, outputs, constants)
     compiled = tvm_ext.compile(proto, cache=False, accuracy="exact")
-    feeds = {n: a for n, a in zip(names, arrays, strict=True) if n not in given}
+    feeds = {n: a for n, a in zip(names, arrays, strict=True) if n not in constants}
     return dict(compiled.run(feeds))
 
 

@@ -30,11 +30,19 @@ def check(
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(out or dtype))
     inputs = [value(name, x.shape, FLOATS[dtype]) for name in "xy"]
     outputs = [value(name, x.shape, kind) for name in chains]
-    proto = model([one for nodes, _ in chains.values() for one in nodes], inputs, outputs)
-    found = tvm_ext.compile(proto, cache=False, **options).run({"x": x, "y": y})
-    for name, (_, function) in chains.items():
-        with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(found[name], function(x, y), err_msg=name)
+    proto = model([step for nodes, _ in chains.values() for step in nodes], inputs, outputs)
+    with np.errstate(all="ignore"):
+        wanted = {name: function(x, y) for name, (_, function) in chains.items()}
+    assert_outputs(proto, {"x": x, "y": y}, wanted, **options)
+
+
+def assert_outputs(
+    proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], **options: Any
+) -> None:
+    """Compiled, the model gives exactly these outputs."""
+    outputs = tvm_ext.compile(proto, cache=False, **options).run(feeds)
+    for name, expected in wanted.items():
+        np.testing.assert_array_equal(outputs[name], expected, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -66,10 +74,9 @@ def test_zero_times_nan_and_infinity(alpha: float) -> None:
     outputs = [value("z", (17,)), value("l", (17,))]
     proto = model(nodes, [value("x", (17,)), value("y", (17,))], outputs, {"w": zero})
     x, y = values("float32")
-    found = tvm_ext.compile(proto, cache=False).run({"x": x, "y": y})
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(found["z"], x * zero + y)
-        np.testing.assert_array_equal(found["l"], np.where(x > 0, x, x * zero))
+        wanted = {"z": x * zero + y, "l": np.where(x > 0, x, x * zero)}
+    assert_outputs(proto, {"x": x, "y": y}, wanted)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -108,9 +115,7 @@ def test_extremes_of_nan_and_of_nothing_but_infinity(dtype: str, fusion: str) ->
             wanted[name] = function(x, axis=tuple(axes))
             outputs.append(value(name, wanted[name].shape, FLOATS[dtype]))
     proto = model(nodes, [value("x", x.shape, FLOATS[dtype])], outputs)
-    found = tvm_ext.compile(proto, cache=False, fusion=fusion).run({"x": x})
-    for name, expected in wanted.items():
-        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    assert_outputs(proto, {"x": x}, wanted, fusion=fusion)
 
 
 @pytest.mark.parametrize("spatial", [(9,), (9, 8), (5, 6, 4)], ids=str)
@@ -120,10 +125,9 @@ def test_max_pooling_of_nothing_but_infinity(spatial: tuple[int, ...]) -> None:
     x[:, 0] = -INF
     proto = model([node("MaxPool", "x", "y", kernel_shape=[3] * rank, pads=[1] * 2 * rank)],
                   [value("x", x.shape)], [value("y", x.shape)])  # fmt: skip
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
     padded = np.pad(x, [(0, 0), (0, 0)] + [(1, 1)] * rank, constant_values=-INF)
     windows = np.lib.stride_tricks.sliding_window_view(padded, [3] * rank, tuple(range(2, 2 + rank)))
-    np.testing.assert_array_equal(found, windows.max(axis=tuple(range(-rank, 0))))
+    assert_outputs(proto, {"x": x}, {"y": windows.max(axis=tuple(range(-rank, 0)))})
 
 
 def test_the_largest_number_itself_stays() -> None:
@@ -131,8 +135,7 @@ def test_the_largest_number_itself_stays() -> None:
     low = np.float32(np.finfo(np.float32).min)
     proto = model([node("Clip", "x w", "z")], [value("x", (17,))], [value("z", (17,))], {"w": low})
     x, _ = values("float32")
-    found = tvm_ext.compile(proto, cache=False, fusion="none").run({"x": x})["z"]
-    np.testing.assert_array_equal(found, np.maximum(x, low))
+    assert_outputs(proto, {"x": x}, {"z": np.maximum(x, low)}, fusion="none")
 
 
 # ------------------------------------------------------------ what activations make of it, zeros, and truth values
@@ -162,40 +165,27 @@ def test_opposite_of_a_comparison_of_what_is_computed(activation: str, op: str) 
     whole = tvm_ext.compile(proto, cache=False).run({"x": x, "y": y})
     s, t = whole["s"], whole["t"]
     holds = COMPARISONS[op](s, t)
-    wanted = {
-        "a": holds,
-        "b": ~holds,
-        "c": holds | ~holds,
-        "d": holds ^ ~holds,
-        "w": np.where(~holds, s, t),
-        "e": holds,
-    }
+    either = holds | ~holds
+    wanted = {"a": holds, "b": ~holds, "c": either, "d": holds ^ ~holds, "w": np.where(~holds, s, t), "e": holds}
     for name, expected in wanted.items():
         np.testing.assert_array_equal(whole[name], expected, err_msg=name)
-        if (activation, op) != (
-            "Sigmoid",
-            "Less",
-        ) and name not in "dw":  # a kernel each with one and with two of these nodes
-            continue
-        alone = model(nodes, [value("x", x.shape), value("y", x.shape)], [value(name, x.shape, kinds[name])])
-        got = tvm_ext.compile(alone, cache=False).run({"x": x, "y": y})[name]
-        np.testing.assert_array_equal(got, expected, err_msg=f"{name} alone")
+        if name in "dw" or (activation, op) == ("Sigmoid", "Less"):  # a kernel with one and with two of these nodes
+            alone = model(nodes, [value("x", x.shape), value("y", x.shape)], [value(name, x.shape, kinds[name])])
+            assert_outputs(alone, {"x": x, "y": y}, {name: expected})
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_condition_under_the_opposite_of_another(dtype: str) -> None:
     """NaN is under neither x < y nor x >= y."""
     nodes = [
-        node("Less", "x y", "a"),
-        node("GreaterOrEqual", "x y", "b"),
-        node("Where", "b x u", "v"),
+        node("Less", "x y", "a"), node("GreaterOrEqual", "x y", "b"), node("Where", "b x u", "v"),
         node("Where", "a y v", "z"),
-    ]
+    ]  # fmt: skip
     x, y = values(dtype)
     ends = [value(name, x.shape, FLOATS[dtype]) for name in "xyz"]
     proto = model(nodes, ends[:2], ends[2:], {"u": np.array(7, dtype)})
-    found = tvm_ext.compile(proto, cache=False).run({"x": x, "y": y})["z"]
-    np.testing.assert_array_equal(found, np.where(x < y, y, np.where(x >= y, x, np.array(7, dtype))))
+    wanted = np.where(x < y, y, np.where(x >= y, x, np.array(7, dtype)))
+    assert_outputs(proto, {"x": x, "y": y}, {"z": wanted})
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -210,9 +200,7 @@ def test_products_and_quotients_of_a_constant(dtype: str) -> None:
                 wanted |= {f"{op}_{name}": function(x, c), f"{name}_{op}": function(c, x)}
     outputs = [value(name, x.shape, FLOATS[dtype]) for name in wanted]
     proto = model(nodes, [value("x", x.shape, FLOATS[dtype])], outputs, weights)
-    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})
-    for name, expected in wanted.items():
-        np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    assert_outputs(proto, {"x": x}, wanted, accuracy="exact")
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -236,10 +224,8 @@ def test_equal_truth_values(constant: Any) -> None:
     nodes = [node("Equal", "p q", "a"), node("Not", "a", "b"), node("Where", "a b a", "c")]
     proto = model(nodes, inputs, [value(name, (4,), TensorProto.BOOL) for name in "abc"], weights)
     q = weights.get("q", q)
-    found = tvm_ext.compile(proto, cache=False).run({"p": p, "q": q} if constant is None else {"p": p})
-    np.testing.assert_array_equal(found["a"], p == q)
-    np.testing.assert_array_equal(found["b"], p != q)
-    np.testing.assert_array_equal(found["c"], np.zeros(4, bool))
+    feeds = {"p": p, "q": q} if constant is None else {"p": p}
+    assert_outputs(proto, feeds, {"a": p == q, "b": p != q, "c": np.zeros(4, bool)})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -248,7 +234,7 @@ def test_root_as_a_power(dtype: str) -> None:
     x, _ = values(dtype)
     ends = [value(name, x.shape, FLOATS[dtype]) for name in "xz"]
     proto = model([node("Pow", "x c", "z")], ends[:1], ends[1:], {"c": np.array(0.5, dtype)})
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})["z"]
+    z = tvm_ext.compile(proto, cache=False).run({"x": x})["z"]
     with np.errstate(invalid="ignore"):
         root = np.where(x == -INF, INF, np.sqrt(x))  # numpy takes this power for the root
-        np.testing.assert_allclose(found, root, rtol=2 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(z, root, rtol=2 * np.finfo(dtype).eps)

@@ -37,13 +37,13 @@ class Estimated(Elementwise):
 RELU = model([node("Relu", "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))])
 
 
-def offered(monkeypatch: pytest.MonkeyPatch, *given: Recipe) -> None:
-    monkeypatch.setattr(choose_recipes, "recipes", lambda: (*recipes(), *given))
+def offered(monkeypatch: pytest.MonkeyPatch, *extra: Recipe) -> None:
+    monkeypatch.setattr(choose_recipes, "recipes", lambda: (*recipes(), *extra))
 
 
 def relu_group() -> Group:
-    found = stage(RELU, GroupOperations)
-    return Group("fused_relu", found.mod["fused_relu"])
+    staged = stage(RELU, GroupOperations)
+    return Group("fused_relu", staged.mod["fused_relu"])
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -66,8 +66,8 @@ def test_a_recipe_without_a_legal_configuration_is_not_chosen(monkeypatch: pytes
 
 
 def test_all_refusals_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: Any = (Estimated("first", 1.0, "it is Monday"), Estimated("second", math.inf))
-    monkeypatch.setattr(choose_recipes, "recipes", lambda: given)
+    estimates: Any = (Estimated("first", 1.0, "it is Monday"), Estimated("second", math.inf))
+    monkeypatch.setattr(choose_recipes, "recipes", lambda: estimates)
     (kernel,) = agrees(RELU).report["kernels"]
     assert kernel["recipe"] == "generic"
     assert kernel["reason"].startswith("first: it is Monday; second: no configuration is legal")
@@ -77,8 +77,8 @@ def test_equal_layers_share_one_decision() -> None:
     weight = random(6, 6, scale=0.3)
     nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "c"), node("Relu", "c", "y")]
     proto = model(nodes, [value("x", (4, 6))], [value("y", (4, 6))], {"w": weight, "v": weight + 1})
-    found = stage(proto, ChooseRecipes)
-    assert list(found.ctx.plans) == ["fused_matmul_relu"] and len(found.report.fired) == 1
+    staged = stage(proto, ChooseRecipes)
+    assert list(staged.ctx.plans) == ["fused_matmul_relu"] and len(staged.report.fired) == 1
     (kernel,) = agrees(proto).report["kernels"]
     assert kernel["calls"] == 2
     assert [set(c) for c in kernel["call_sites"]] == [{"matmul_a", "relu_b"}, {"matmul_c", "relu_y"}]

@@ -39,9 +39,9 @@ def inverted(size: int, second_reader: bool = False, groups: int = 192) -> onnx.
 
 
 def test_two_groups_become_one() -> None:
-    found = stage(inverted(12), FuseExpansions)
-    assert found.groups == ["conv2d relu conv2d relu"]
-    assert len(found.fired) == 1
+    staged = stage(inverted(12), FuseExpansions)
+    assert staged.groups == ["conv2d relu conv2d relu"]
+    assert len(staged.fired) == 1
 
 
 def test_the_kernel_agrees_and_knows_its_nodes() -> None:
@@ -61,28 +61,28 @@ LEFT: dict[str, Any] = {
 @pytest.mark.parametrize("case", LEFT)
 def test_leaves_alone(case: str) -> None:
     proto, options = LEFT[case]
-    found = stage(proto, FuseExpansions, **options)
-    assert found.report.fired == () and len(found.groups) >= 2
+    staged = stage(proto, FuseExpansions, **options)
+    assert staged.report.fired == () and len(staged.groups) >= 2
 
 
 def test_says_what_it_expected_where_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "WORTH", 0.0)
-    found = stage(inverted(12), FuseExpansions)
-    assert len(found.groups) == 2
-    assert [d for d in found.skipped.values() if "as one kernel" in d]
+    staged = stage(inverted(12), FuseExpansions)
+    assert len(staged.groups) == 2
+    assert [d for d in staged.skipped.values() if "as one kernel" in d]
 
 
 @pytest.mark.parametrize("axis", [0, 2], ids=["batch", "height"])
 def test_run_time_sizes(axis: int) -> None:
     """They go into the merged group."""
-    found, (size,) = stage(inverted(12), GroupOperations), symbols("N")
-    mod = IRModule(dict(found.mod.functions_items()), attrs=found.mod.attrs)
-    for gvar, function in iter_groups(found.mod):
+    staged, (size,) = stage(inverted(12), GroupOperations), symbols("N")
+    mod = IRModule(dict(staged.mod.functions_items()), attrs=staged.mod.attrs)
+    for gvar, function in iter_groups(staged.mod):
         group = Group(gvar.name_hint, function)
         shapes = [p.shape if p.constant else _at_run_time(p.shape, axis, size) for p in group.params]
         group = with_extents(group, *shapes, _at_run_time(group.shape, axis, size))
         mod.update_func(gvar, group.function)
-    result = FuseExpansions([{"N": 7}]).run(mod, found.ctx)
+    result = FuseExpansions([{"N": 7}]).run(mod, staged.ctx)
     assert result.fired
     for gvar, function in iter_groups(result.mod):
         extents = Group(gvar.name_hint, function).extents
@@ -96,7 +96,7 @@ def test_programs_of_other_sizes_are_fused_as_that_of_the_bounds_is(
 ) -> None:
     whole, other = (stage(inverted(size), GroupOperations) for size in (12, 7))
     monkeypatch.setattr(merging, "WORTH", 1e9 if worth else 0.0)
-    mods = fused_alike([(found.mod, found.ctx) for found in (whole, other)], [])
+    mods = fused_alike([(program.mod, program.ctx) for program in (whole, other)], [])
     assert bool(mods) == worth
     for mod in mods:
         (group,) = (Group(gvar.name_hint, function) for gvar, function in iter_groups(mod))

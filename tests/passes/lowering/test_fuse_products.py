@@ -55,8 +55,8 @@ ONE = ["rms_norm matmul_blocks matmul_blocks silu multiply", "matmul_blocks add"
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_norm_and_two_products_become_one_group(rows: int) -> None:
-    found = stage(gated(rows), FuseProducts)
-    assert found.groups == ONE and len(found.report.fired) == 2
+    staged = stage(gated(rows), FuseProducts)
+    assert staged.groups == ONE and len(staged.report.fired) == 2
 
 
 def test_the_kernel_agrees_with_onnxruntime_and_knows_its_nodes() -> None:
@@ -88,8 +88,8 @@ LEFT: dict[str, Any] = {
 @pytest.mark.parametrize("case", LEFT)
 def test_leaves_alone(case: str) -> None:
     proto, options = LEFT[case]
-    found = stage(proto, FuseProducts, **options)
-    assert found.report.fired == () and not any("rms_norm matmul" in group for group in found.groups)
+    staged = stage(proto, FuseProducts, **options)
+    assert staged.report.fired == () and not any("rms_norm matmul" in group for group in staged.groups)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_leaves_alone(case: str) -> None:
     ids=["the norm is read", "a product is read", "other bits"],
 )
 def test_says_what_is_in_the_way(read: str, other: int, groups: list[str]) -> None:
-    found = stage(gated(read=read, other=other), FuseProducts)
-    assert found.groups == groups and found.report.skipped
+    staged = stage(gated(read=read, other=other), FuseProducts)
+    assert staged.groups == groups and staged.report.skipped
 
 
 def test_says_what_it_expected_where_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "WORTH", 0.0)
-    found = stage(gated(), FuseProducts)
-    assert len(found.groups) == 4 and found.report.skipped
+    staged = stage(gated(), FuseProducts)
+    assert len(staged.groups) == 4 and staged.report.skipped

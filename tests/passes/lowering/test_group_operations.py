@@ -115,9 +115,9 @@ def test_an_operand_that_broadcasts_to_the_anchor_is_fused(shape: tuple[int, ...
 
 
 def test_every_node_is_named_once_by_its_group() -> None:
-    found = grouped(on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1)))
-    assert found.fired == {"relu_y": "fused_conv2d_add_relu: 3 operations in one kernel"}
-    assert set(found.ctx.provenance.of("y")) == {"conv_c", "add_a", "relu_y"}
+    grouping = grouped(on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1)))
+    assert grouping.fired == {"relu_y": "fused_conv2d_add_relu: 3 operations in one kernel"}
+    assert set(grouping.ctx.provenance.of("y")) == {"conv_c", "add_a", "relu_y"}
 
 
 # -------------------------------------------------------------------------------------- two anchors, shared values
@@ -132,9 +132,9 @@ def residual(swapped: bool, kernel: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_larger_convolution_takes_the_residual_add(swapped: bool) -> None:
     assert grouped(residual(swapped, kernel=1)).groups == ["conv2d", "conv2d add relu"]
-    found = grouped(residual(swapped, kernel=5))
-    assert found.groups == ["conv2d", "conv2d add relu"]
-    anchors = {g.name_hint: Group(g.name_hint, f) for g, f in iter_groups(found.mod)}
+    grouping = grouped(residual(swapped, kernel=5))
+    assert grouping.groups == ["conv2d", "conv2d add relu"]
+    anchors = {g.name_hint: Group(g.name_hint, f) for g, f in iter_groups(grouping.mod)}
     large = next(g for g in anchors.values() if "relu" in g.epilogue)
     assert large.operand(1).shape == (6, 6, 5, 5)
     agrees(residual(swapped, kernel=1))
@@ -147,9 +147,9 @@ def test_chains_and_graphs_of_elementwise_operations_become_one_kernel() -> None
         node("Add", "c d", "e"), node("Sub", "e x", "y"),
     ]  # fmt: skip
     proto = on_image(nodes, k=random(6, 1, 1))
-    found = grouped(proto)
-    assert found.groups == ["negative abs exp multiply add subtract"]
-    ((_, function),) = iter_groups(found.mod)
+    grouping = grouped(proto)
+    assert grouping.groups == ["negative abs exp multiply add subtract"]
+    ((_, function),) = iter_groups(grouping.mod)
     assert [p.shape for p in Group("g", function).params] == [IMAGE, (6, 1, 1)], "x is one parameter"
     assert agrees(proto).report["launches"] == 1
 
@@ -157,17 +157,17 @@ def test_chains_and_graphs_of_elementwise_operations_become_one_kernel() -> None
 def test_equal_groups_are_one_function() -> None:
     nodes = [conv("x", "c"), node("Relu", "c", "r"), conv("r", "d", "v"), node("Relu", "d", "s"), conv("s", "y")]
     proto = on_image(nodes, v=OTHER)
-    found = grouped(proto)
-    assert found.calls == ["fused_conv2d_relu", "fused_conv2d_relu", "fused_conv2d"]
-    assert len(list(iter_groups(found.mod))) == 2
+    grouping = grouped(proto)
+    assert grouping.calls == ["fused_conv2d_relu", "fused_conv2d_relu", "fused_conv2d"]
+    assert len(list(iter_groups(grouping.mod))) == 2
     agrees(proto)
 
 
 def test_groups_that_differ_in_a_scalar_are_not_one_function() -> None:
     nodes = [node("Mul", "x h", "a"), node("Softmax", "a", "s"), node("Mul", "x q", "b"), node("Add", "s b", "y")]
     proto = on_image(nodes, h=np.float32(0.5), q=np.float32(0.3))
-    found = grouped(proto)
-    assert found.groups == ["multiply", "softmax multiply add"]
+    grouping = grouped(proto)
+    assert grouping.groups == ["multiply", "softmax multiply add"]
     agrees(proto)
     twice = on_image([node("Mul", "x h", "a"), node("Mul", "x q", "b")], "a", "b", h=np.float32(0.5), q=np.float32(0.3))
     assert len(list(iter_groups(grouped(twice).mod))) == 2
@@ -180,8 +180,8 @@ def test_a_value_that_is_also_read_elsewhere_ends_its_group(way: str) -> None:
     more = {"output": [], "anchor": [conv("c", "d")], "reduction": [node("GlobalAveragePool", "s", "d")]}[way]
     shapes = {"output": [value("c", IMAGE)], "anchor": [value("d", IMAGE)], "reduction": [value("d", (1, 6, 1, 1))]}
     proto = model([*nodes, *more], [value("x", IMAGE)], [value("y", IMAGE), *shapes[way]], weights())
-    found = grouped(proto).groups
-    assert "conv2d" in found and len(found) >= (3 if way != "output" else 2)
+    grouping = grouped(proto).groups
+    assert "conv2d" in grouping and len(grouping) >= (3 if way != "output" else 2)
     agrees(proto)
 
 
@@ -232,17 +232,17 @@ def test_integers_and_booleans_are_elementwise_too(kind: str) -> None:
 
 
 def test_the_guarded_division_of_integers_is_a_kernel_of_its_own() -> None:
-    found = grouped(on_integers(TensorProto.INT32, "Div"))
-    assert found.groups == []
-    assert found.skipped == {"op": "relax.call_tir is neither an anchor nor elementwise"}
+    grouping = grouped(on_integers(TensorProto.INT32, "Div"))
+    assert grouping.groups == []
+    assert grouping.skipped == {"op": "relax.call_tir is neither an anchor nor elementwise"}
 
 
 def test_operations_nothing_takes_are_left_alone_with_the_reason() -> None:
     nodes = [conv("x", "c"), node("Tile", "c n", "d"), node("Relu", "d", "y")]
     proto = on_image(nodes, shape=(1, 12, 5, 7), n=np.int64([1, 2, 1, 1]))
-    found = grouped(proto)
-    assert found.groups == ["conv2d", "relu"]
-    assert found.skipped["tile_d"] == "relax.reshape is neither an anchor nor elementwise"
+    grouping = grouped(proto)
+    assert grouping.groups == ["conv2d", "relu"]
+    assert grouping.skipped["tile_d"] == "relax.reshape is neither an anchor nor elementwise"
     agrees(proto)
 
 
@@ -259,9 +259,9 @@ def squares(count: int) -> onnx.ModelProto:
 
 def test_an_expression_that_would_grow_without_bound_is_cut() -> None:
     proto = squares(12)
-    found = grouped(proto)
-    assert found.groups == ["tanh multiply"] * 12
-    reasons = [e.detail for e in found.report.skipped if "fused" in e.detail]
+    grouping = grouped(proto)
+    assert grouping.groups == ["tanh multiply"] * 12
+    reasons = [e.detail for e in grouping.report.skipped if "fused" in e.detail]
     assert len(reasons) == 11 and all("its expression would have" in r for r in reasons)
     agrees(proto)
 
@@ -320,8 +320,8 @@ def nested(kind: str, count: int) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("kind", ["conditions", "either", "squares", "leaky", "exponentials"])
 def test_what_reads_its_operands_again_and_again_is_cut(kind: str) -> None:
-    found = grouped(nested(kind, 40))
-    assert 1 < len(found.groups) <= 40
-    for candidate in (e.detail for e in found.report.skipped if "its expression would have" in e.detail):
+    grouping = grouped(nested(kind, 40))
+    assert 1 < len(grouping.groups) <= 40
+    for candidate in (e.detail for e in grouping.report.skipped if "its expression would have" in e.detail):
         assert int(candidate.split("would have ")[1].split()[0]) > LARGEST_EXPRESSION
     agrees(nested(kind, 40))

@@ -21,24 +21,24 @@ def shared() -> onnx.ModelProto:
 
 
 def test_a_constant_that_two_kernels_read_is_one_weight() -> None:
-    found = stage(shared(), LiftWeights)
-    assert [w.shape for w in found.ctx.weights] == [(4, 6)], "and the scalar is part of its kernel"
-    assert [p.name for p in found.mod["main"].params] == ["x", "w0"]
-    assert np.array_equal(found.ctx.weights[0], random(4, 6))
+    staged = stage(shared(), LiftWeights)
+    assert [w.shape for w in staged.ctx.weights] == [(4, 6)], "and the scalar is part of its kernel"
+    assert [p.name for p in staged.mod["main"].params] == ["x", "w0"]
+    assert np.array_equal(staged.ctx.weights[0], random(4, 6))
     agrees(shared())
 
 
 def test_no_constant_is_left_in_main() -> None:
-    found = stage(shared(), LiftWeights)
-    assert all("GenericConst" not in str(b.value) and "metadata" not in str(b.value) for b in main_bindings(found.mod))
-    nodes = [set(e.value.split(", ")) for e in found.report.fired]
+    staged = stage(shared(), LiftWeights)
+    assert all("GenericConst" not in str(b.value) and "metadata" not in str(b.value) for b in main_bindings(staged.mod))
+    nodes = [set(e.value.split(", ")) for e in staged.report.fired]
     assert nodes == [{"softmax_a", "add_b"}, {"softmax_c", "mul_d", "add_y"}]
 
 
 def test_a_model_without_weights_is_left_alone() -> None:
     proto = model([node("Relu", "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))])
-    found = stage(proto, LiftWeights)
-    assert not found.report.fired and not found.ctx.weights
+    staged = stage(proto, LiftWeights)
+    assert not staged.report.fired and not staged.ctx.weights
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -39,8 +39,8 @@ def lowered(mod: IRModule, ctx: CompileContext | None = None) -> PassResult:
 def stored(result: PassResult) -> set[str]:
     """Names of values that are rounded; of copies of inputs and outputs, with a * before."""
     names = {b.var.name.removesuffix("_bfloat16") for b in main_bindings(result.mod) if dtype_of(b.var) == "bfloat16"}
-    made = {b.var.name for b in main_bindings(result.mod)}
-    return {f"*{name}" if f"{name}_rounded" in made else name for name in names}
+    bound = {b.var.name for b in main_bindings(result.mod)}
+    return {f"*{name}" if f"{name}_rounded" in bound else name for name in names}
 
 
 def reasons(result: PassResult) -> str:
@@ -210,7 +210,7 @@ def test_float16_is_written_out_the_same_way() -> None:
     assert narrow == {
         name.replace("bfloat16", "float16"): kind.replace("bfloat16", "float16") for name, kind in wide.items()
     }
-    assert ctx.precision is not None and {one.precision for one in ctx.precision.layers} == {"fp16"}
+    assert ctx.precision is not None and {layer.precision for layer in ctx.precision.layers} == {"fp16"}
     x = random(3, 8)
     (got,) = execute(half.mod, x)
     round_ = lambda array: array.astype(np.float16).astype(np.float64)  # noqa: E731
@@ -236,7 +236,10 @@ def test_layers_that_are_named_keep_float32() -> None:
     result = lowered(build(two_layers, (3, 8)), ctx)
     assert stored(result) == {"*x0"} and "matmul stays float32: as I say" in reasons(result)
     assert ctx.precision is not None and ctx.precision.kept == {"fc2": "as I say"} and ctx.precision.depth == 1
-    assert [(one.nodes, one.precision) for one in ctx.precision.layers] == [(("fc1",), "bf16"), (("fc2",), "float32")]
+    assert [(layer.nodes, layer.precision) for layer in ctx.precision.layers] == [
+        (("fc1",), "bf16"),
+        (("fc2",), "float32"),
+    ]
     ctx = context(NODES, keep_float32=["fc1", "fc2"])
     result = lowered(build(two_layers, (3, 8)), ctx)
     assert not result.modified and ctx.precision is not None and ctx.precision.tolerance is None

@@ -27,9 +27,9 @@ def backend() -> Iterator[None]:
     yield
 
 
-def offload(proto: onnx.ModelProto, **given: Any) -> CompiledModel:
+def offload(proto: onnx.ModelProto, **changes: Any) -> CompiledModel:
     """The model compiled, its outputs compared with onnxruntime's, and every node with a place and a reason."""
-    compiled = tvm_ext.compile(proto, offload=NAME, offload_options=given, cache=False)
+    compiled = tvm_ext.compile(proto, offload=NAME, offload_options=changes, cache=False)
     report = tvm_ext.verify(compiled, proto)
     assert report.ok, str(report)
     rows = compiled.offload_report().ops
@@ -173,7 +173,7 @@ def test_what_cannot_be_lowered_stays_with_the_reason() -> None:
 
 
 def test_options_are_checked_before_anything_is_done() -> None:
-    for given, message in (
+    for options, message in (
         ({"when": "never"}, "choose 'pays' or 'always'"),
         ({"skip": 3}, "skip=3"),
         ({"skip": [3]}, "names of nodes or operators"),
@@ -181,7 +181,7 @@ def test_options_are_checked_before_anything_is_done() -> None:
         ({"rows": 3}, "has no option 'rows'"),
     ):
         with pytest.raises(tvm_ext.errors.OptionError) as caught:
-            offload(chain(), **given)
+            offload(chain(), **options)
         assert message in str(caught.value)
     with pytest.raises(tvm_ext.errors.OptionError, match="without offload"):
         tvm_ext.compile(chain(), offload_options={"rows": 3})

@@ -32,9 +32,9 @@ def test_a_kernel_called_twice_is_scheduled_once(monkeypatch: pytest.MonkeyPatch
         schedule(self, sch, *args, **kwargs)
 
     monkeypatch.setattr(Softmax, "schedule", count)
-    found = stage(TWICE, ScheduleKernels)
-    assert found.calls == ["softmax", "matmul", "softmax"] and len(scheduled) == 1
-    assert found.fired == {"softmax": "scheduled by softmax", "matmul": "scheduled by dense"}
+    staged = stage(TWICE, ScheduleKernels)
+    assert staged.calls == ["softmax", "matmul", "softmax"] and len(scheduled) == 1
+    assert staged.fired == {"softmax": "scheduled by softmax", "matmul": "scheduled by dense"}
     agrees(TWICE)
 
 
@@ -78,26 +78,26 @@ def scheduled(schedules: MetaScheduleDatabase | None, source: Any = TWICE) -> St
 
 
 def test_a_schedule_of_a_database_goes_before_the_recipes(tmp_path: Path) -> None:
-    plain, found = scheduled(None), scheduled(database(tmp_path))
-    assert found.fired == {
+    plain, schedule = scheduled(None), scheduled(database(tmp_path))
+    assert schedule.fired == {
         "softmax": "scheduled by MetaSchedule, which measured 2.5 us", "matmul": "scheduled by dense",
     }  # fmt: skip
-    assert {n: k.record for n, k in found.ctx.kernels.items()} == {"softmax": "MetaSchedule", "matmul": ""}
-    assert any("matmul: no record of this kernel" in why for why in found.skipped.values())
-    ours, theirs = primfuncs(plain.mod), primfuncs(found.mod)
+    assert {n: k.record for n, k in schedule.ctx.kernels.items()} == {"softmax": "MetaSchedule", "matmul": ""}
+    assert any("matmul: no record of this kernel" in why for why in schedule.skipped.values())
+    ours, theirs = primfuncs(plain.mod), primfuncs(schedule.mod)
     assert not tvm_ffi.structural_equal(ours["softmax"], theirs["softmax"])
     assert tvm_ffi.structural_equal(ours["matmul"], theirs["matmul"])
-    assert not plain.skipped and found.calls == plain.calls
+    assert not plain.skipped and schedule.calls == plain.calls
     agrees(TWICE, records=tmp_path)
 
 
 def test_a_record_that_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "threads").mkdir()
     (tmp_path / "shape").mkdir()
-    found = scheduled(database(tmp_path / "threads", threads=3))
-    assert found.fired == {"softmax": "scheduled by softmax", "matmul": "scheduled by dense"}
-    assert any("another number of threads: 3, not 2" in why for why in found.skipped.values())
-    assert not any(kernel.record for kernel in found.ctx.kernels.values())
+    schedule = scheduled(database(tmp_path / "threads", threads=3))
+    assert schedule.fired == {"softmax": "scheduled by softmax", "matmul": "scheduled by dense"}
+    assert any("another number of threads: 3, not 2" in why for why in schedule.skipped.values())
+    assert not any(kernel.record for kernel in schedule.ctx.kernels.values())
     other = scheduled(database(tmp_path / "shape", source=SOFTMAX))
     assert any("softmax: no record of this kernel" in why for why in other.skipped.values())
 
@@ -107,6 +107,6 @@ def test_a_schedule_of_a_database_can_be_switched_off(tmp_path: Path) -> None:
     before.ctx.schedules = database(tmp_path)
     off = Switches(records=frozenset({metaschedule_record(before.ctx.kernels["softmax"])}))
     before.ctx.instruments = Instruments(switches=off)
-    found = Stage(ScheduleKernels()(before.mod, before.ctx).mod, before.ctx)
-    assert found.fired["softmax"] == "scheduled by softmax"
-    assert any("switched off" in why for why in found.skipped.values())
+    staged = Stage(ScheduleKernels()(before.mod, before.ctx).mod, before.ctx)
+    assert staged.fired["softmax"] == "scheduled by softmax"
+    assert any("switched off" in why for why in staged.skipped.values())

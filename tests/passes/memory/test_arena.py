@@ -28,8 +28,8 @@ def test_nothing_overlaps(seed):
     arena = plan(intervals)
     assert overlaps(arena) == []
     assert arena.lower_bound <= arena.nbytes
-    for one, offset in zip(arena.intervals, arena.offsets, strict=True):
-        assert offset % (PAGE if one.nbytes >= PAGED else LINE) == 0
+    for interval, offset in zip(arena.intervals, arena.offsets, strict=True):
+        assert offset % (PAGE if interval.nbytes >= PAGED else LINE) == 0
 
 
 def test_a_chain_takes_two_places():

@@ -16,9 +16,9 @@ def test_a_reshape_between_kernels_is_a_view(threads: int) -> None:
     weights = {"w": random(12, 12), "wide": np.int64([3, 2, 6]), "flat": np.int64([3, 12])}
     proto = model(nodes, [value("x", (3, 12))], [value("y", (3, 12))], weights)
     called: list[str] = []
-    made = tvm_ext.compile(proto, threads=threads, cache=False)
+    compiled = tvm_ext.compile(proto, threads=threads, cache=False)
     x = random(3, 12)
-    outputs = made.run_observed({"x": x}, lambda name, before: called.append(name) if before else None)
+    outputs = compiled.run_observed({"x": x}, lambda name, before: called.append(name) if before else None)
     product = (x @ weights["w"]).reshape(3, 2, 6)
     exponentials = np.exp(product - product.max(2, keepdims=True))
     soft = (exponentials / exponentials.sum(2, keepdims=True)).reshape(3, 12)

@@ -32,9 +32,9 @@ def assembled(proto: Any, threads: int) -> Assembled:
 
 
 def allocations(function: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (tirx.AllocBuffer, found.append))
-    return found
+    buffers: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.AllocBuffer, buffers.append))
+    return buffers
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -57,10 +57,10 @@ def test_an_arena_full_of_nan_changes_nothing(
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_where_buffers_lie(threads: int) -> None:
-    made = assembled(convolution(56, 128), threads)
-    memory = made.facts[-1]["memory"]
-    assert any(one["workspace"] for one in memory["buffers"])
-    kernels = {g.name_hint: f for g, f in made.mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+    assembly = assembled(convolution(56, 128), threads)
+    memory = assembly.facts[-1]["memory"]
+    assert any(buffer["workspace"] for buffer in memory["buffers"])
+    kernels = {g.name_hint: f for g, f in assembly.mod.functions_items() if isinstance(f, tirx.PrimFunc)}
     for function in kernels.values():
         for alloc in allocations(function):
             size = int(np.prod([int(d) for d in alloc.buffer.ty.shape]))
@@ -71,11 +71,11 @@ def test_where_buffers_lie(threads: int) -> None:
 
 def test_workspace_lives_in_one_launch_only() -> None:
     memory = assembled(convolution(56, 128), 2).facts[-1]["memory"]
-    assert all(one["first"] == one["last"] for one in memory["buffers"] if one["workspace"])
+    assert all(buffer["first"] == buffer["last"] for buffer in memory["buffers"] if buffer["workspace"])
 
 
 def test_a_program_takes_views_of_its_arena() -> None:
-    made = assembled(convolution(13, 16, count=4), 2)
-    (program,) = made.programs
-    assert program.arena_bytes == made.facts[-1]["memory"]["arena_bytes"]
-    assert len(made.mod["main"].params) == 1 + len(program.weights) + 1 + len(program.arena)
+    assembly = assembled(convolution(13, 16, count=4), 2)
+    (program,) = assembly.programs
+    assert program.arena_bytes == assembly.facts[-1]["memory"]["arena_bytes"]
+    assert len(assembly.mod["main"].params) == 1 + len(program.weights) + 1 + len(program.arena)

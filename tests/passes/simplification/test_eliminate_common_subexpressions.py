@@ -7,7 +7,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op as R
 
-from tests.passes.helpers import apply, build, const, ops, random, same_output
+from tests.passes.helpers import apply, build, const, ops, random, rewritten, untouched
 from tvm_ext.passes.simplification.eliminate_common_subexpressions import EliminateCommonSubexpressions
 
 W = random(7, 3, 1, 3)
@@ -18,11 +18,9 @@ def test_equal_calls_on_equal_weights_are_one() -> None:
         ends = [emit(R.nn.relu(emit(R.nn.conv2d(x, const(weight))))) for weight in (W, W.copy())]
         return emit(R.add(*ends))
 
-    mod = build(body, (1, 3, 5, 5))
-    result = apply(EliminateCommonSubexpressions(), mod)
+    result = rewritten(EliminateCommonSubexpressions(), build(body, (1, 3, 5, 5)))
     assert ops(result.mod) == ["conv2d", "relu", "add"]
     assert [(e.value, e.detail) for e in result.fired] == [("lv2", "the same as lv"), ("lv3", "the same as lv1")]
-    same_output(mod, result.mod, random(1, 3, 5, 5))
     assert apply(EliminateCommonSubexpressions(), result.mod).fired == ()
 
 
@@ -37,9 +35,7 @@ def test_items_of_equal_tuples_are_one() -> None:
 
 def test_equal_outputs_are_computed_once_and_both_stay() -> None:
     mod = build(lambda emit, x: (emit(R.exp(x)), emit(R.exp(x))), (3, 5))
-    result = apply(EliminateCommonSubexpressions(), mod)
-    assert ops(result.mod) == ["exp"]
-    same_output(mod, result.mod, random(3, 5))
+    assert ops(rewritten(EliminateCommonSubexpressions(), mod).mod) == ["exp"]
 
 
 OTHER_LAST = W.copy()
@@ -59,8 +55,7 @@ DIFFERENT = {
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_refuses(name: str) -> None:
     mod = build(lambda emit, x: tuple(emit(e) for e in DIFFERENT[name](x)), (1, 3, 5, 5))
-    result = apply(EliminateCommonSubexpressions(), mod)
-    assert result.fired == () and result.mod.same_as(mod)
+    untouched(EliminateCommonSubexpressions(), mod)
 
 
 def test_not_a_number_in_equal_weights_is_merged_by_its_bytes() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op as R
 
-from tests.passes.helpers import apply, build, const, execute, ops, random, same_output
+from tests.passes.helpers import apply, build, const, execute, ops, random, rewritten, untouched
 from tvm_ext.core.graph.relax_graph import main_bindings, numpy_of
 from tvm_ext.passes.simplification.fold_constants import FoldConstants
 
@@ -18,18 +18,14 @@ J32 = np.array([[2, -2, 3], [3, 3, -4]], "int32")
 
 def value_of(expression: Any) -> np.ndarray | None:
     """What the pass makes of an expression on constants; None if it leaves it."""
-    mod = build(lambda emit, x: emit(expression), (1,))
-    result = apply(FoldConstants(), mod)
-    return numpy_of(result.mod["main"].body.body)
+    return numpy_of(apply(FoldConstants(), build(lambda emit, x: emit(expression), (1,))).mod["main"].body.body)
 
 
 def test_weight_transpose_disappears_and_the_output_stays() -> None:
-    weight = random(7, 5)
-    mod = build(lambda emit, x: emit(R.matmul(x, emit(R.permute_dims(const(weight))))), (3, 5))
-    result = apply(FoldConstants(), mod)
+    mod = build(lambda emit, x: emit(R.matmul(x, emit(R.permute_dims(const(random(7, 5)))))), (3, 5))
+    result = rewritten(FoldConstants(), mod)
     assert ops(result.mod) == ["matmul"]
     assert [e.detail for e in result.fired] == ["permute_dims of constants computed"]
-    same_output(mod, result.mod, random(3, 5))
 
 
 def test_chain_through_a_tuple_folds_in_one_run() -> None:
@@ -63,12 +59,12 @@ F32_CASES = {
     "arange": (lambda: R.arange(1, 9, 3), lambda: np.arange(1, 9, 3)),
     "greater": (lambda: R.greater(const(A), const(B)), lambda: A > B),
     "clip": (lambda: R.clip(const(A), -0.5, 0.5), lambda: np.clip(A, np.float32(-0.5), np.float32(0.5))),
+    "NaN": (lambda: R.maximum(const([np.nan, 1.0]), const([0.0, 2.0])), lambda: np.array([np.nan, 2.0], "f4")),
 }
 
 
-@pytest.mark.parametrize("name", F32_CASES)
-def test_values_equal_numpy(name: str) -> None:
-    expression, want = F32_CASES[name]
+@pytest.mark.parametrize(("expression", "want"), F32_CASES.values(), ids=F32_CASES)
+def test_values_equal_numpy(expression: Any, want: Any) -> None:
     got, expected = value_of(expression()), want()
     assert got is not None and got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
@@ -115,10 +111,7 @@ def test_shapes_of_inputs_become_static() -> None:
 
 
 REFUSED = {
-    "dequantize": (
-        lambda: R.dequantize(const(np.ones((3, 5)), "int8"), const(0.5), const(0, "int8"), axis=0),
-        "quantized weights into floats",
-    ),
+    "dequantize": (lambda: R.dequantize(const([1], "int8"), const(0.5), const(0, "int8"), axis=0), "into floats"),
     "blow-up": (lambda: R.broadcast_to(const(A[:1]), (100_000, 5)), "over 1 MiB and over 4 times"),
     "zeros": (lambda: R.zeros((1000, 1000), "float32"), "over 1 MiB"),
     "division by zero": (lambda: R.divide(const(I32, "int32"), const(0, "int32")), "division by zero"),
@@ -128,26 +121,18 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refuses(name: str) -> None:
-    expression, reason = REFUSED[name]
-    result = apply(FoldConstants(), build(lambda emit, x: emit(expression()), (1,)))
-    assert result.fired == ()
-    assert len(result.skipped) == 1 and reason in result.skipped[0].detail
+@pytest.mark.parametrize(("expression", "reason"), REFUSED.values(), ids=REFUSED)
+def test_refuses(expression: Any, reason: str) -> None:
+    (detail,) = untouched(FoldConstants(), build(lambda emit, x: emit(expression()), (1,)))
+    assert reason in detail
 
 
 def test_large_result_of_large_operand_is_folded() -> None:
-    weight = np.zeros((600, 700), "float32")
-    assert value_of(R.permute_dims(const(weight))).shape == (700, 600)
-
-
-def test_not_a_number_spreads() -> None:
-    np.testing.assert_array_equal(value_of(R.maximum(const([np.nan, 1.0]), const([0.0, 2.0]))), [np.nan, 2.0])
+    assert value_of(R.permute_dims(const(np.zeros((600, 700))))).shape == (700, 600)
 
 
 def test_values_on_inputs_are_no_candidates() -> None:
-    result = apply(FoldConstants(), build(lambda emit, x: emit(R.add(x, const(A))), (3, 5)))
-    assert result.fired == () and result.skipped == ()
+    assert untouched(FoldConstants(), build(lambda emit, x: emit(R.add(x, const(A))), (3, 5))) == []
 
 
 def test_what_has_no_element_is_a_constant() -> None:

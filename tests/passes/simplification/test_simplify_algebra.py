@@ -1,5 +1,6 @@
 """simplify-algebra: each rule, its numbers, and what only looks like it."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from tvm import relax, tirx
 from tvm.relax import op as R
 
-from tests.passes.helpers import apply, build, const, execute, ops, random, same_output
+from tests.passes.helpers import apply, build, const, execute, ops, random, rewritten, untouched
 from tvm_ext.core.graph.provenance import Provenance
 from tvm_ext.core.graph.relax_graph import main_bindings, numpy_of, shape_of
 from tvm_ext.core.passes import CompileContext
@@ -28,6 +29,10 @@ def chain(*steps: Any) -> Any:
     return body
 
 
+def permuted(*orders: list[int]) -> Any:
+    return chain(*(functools.partial(R.permute_dims, axes=order) for order in orders))
+
+
 def _scattered(*back: int, rows: Any = ((5,), (0,)), reduction: str = "update") -> Any:
     """Rows of axis 2, which goes to the front and back."""
     new = random(len(rows), *([1, 3, 5] if np.shape(rows)[1] == 1 else [3, 5]))
@@ -38,6 +43,7 @@ def _scattered(*back: int, rows: Any = ((5,), (0,)), reduction: str = "update") 
     )
 
 
+SCATTERED = ["permute_dims", "reshape", "broadcast_to", "scatter_elements"]
 RULES = {
     "add zero": (chain(lambda x: R.add(x, const(0.0))), []),
     "zero plus": (chain(lambda x: R.add(const(np.zeros((7, 1))), x)), []),
@@ -47,10 +53,7 @@ RULES = {
     "constant first": (chain(lambda x: R.multiply(const(C1), x)), ["multiply"]),
     "subtract constant": (chain(lambda x: R.subtract(x, const(C1))), ["add"]),
     "two additions": (chain(lambda x: R.add(x, const(C1)), lambda x: R.add(const(C2), x)), ["add"]),
-    "two multiplications": (
-        chain(lambda x: R.multiply(x, const(C1)), lambda x: R.multiply(x, const(-C2))),
-        ["multiply"],
-    ),
+    "two products": (chain(lambda x: R.multiply(x, const(C1)), lambda x: R.multiply(x, const(-C2))), ["multiply"]),
     "double negative": (chain(R.negative, R.negative), []),
     "relu twice": (chain(R.nn.relu, R.nn.relu), ["relu"]),
     "relu of clip": (chain(lambda x: R.clip(x, -1, 1), R.nn.relu), ["clip"]),
@@ -64,23 +67,11 @@ RULES = {
     "reshape twice": (chain(lambda x: R.reshape(x, (15, 7)), lambda x: R.reshape(x, (5, 21))), ["reshape"]),
     "reshape there and back": (chain(R.flatten, lambda x: R.reshape(x, SHAPE)), []),
     "broadcast to same": (chain(lambda x: R.broadcast_to(x, SHAPE)), []),
-    "permute twice": (
-        chain(lambda x: R.permute_dims(x, [0, 2, 3, 1]), lambda x: R.permute_dims(x, [0, 2, 1, 3])),
-        ["permute_dims"],
-    ),
-    "permute and back": (
-        chain(lambda x: R.permute_dims(x, [0, 2, 3, 1]), lambda x: R.permute_dims(x, [0, -1, 1, 2])),
-        [],
-    ),
-    "permute of ones": (chain(lambda x: R.permute_dims(x, [1, 0, 2, 3])), ["reshape"]),
-    "scatter between permutes": (
-        _scattered(1, 2, 0, 3),
-        ["permute_dims", "reshape", "broadcast_to", "scatter_elements"],
-    ),
-    "sums scattered": (
-        _scattered(1, 2, 0, 3, rows=[[2], [2]], reduction="add"),
-        ["permute_dims", "reshape", "broadcast_to", "scatter_elements"],
-    ),
+    "permute twice": (permuted([0, 2, 3, 1], [0, 2, 1, 3]), ["permute_dims"]),
+    "permute and back": (permuted([0, 2, 3, 1], [0, -1, 1, 2]), []),
+    "permute of ones": (permuted([1, 0, 2, 3]), ["reshape"]),
+    "scatter between permutes": (_scattered(1, 2, 0, 3), SCATTERED),
+    "sums scattered": (_scattered(1, 2, 0, 3, rows=[[2], [2]], reduction="add"), SCATTERED),
     "concat of one": (chain(lambda x: R.concat([x], 1)), []),
     "slice of all": (chain(lambda x: R.strided_slice(x, [1, 3], [0, 0], [99, 5])), []),
     "take of all": (chain(lambda x: R.take(x, const([0, 1, 2, 3, 4], "int64"), 3)), []),
@@ -91,23 +82,16 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_rule(name: str) -> None:
-    body, want = RULES[name]
-    mod = build(body, SHAPE)
-    result = apply(SimplifyAlgebra(), mod)
+@pytest.mark.parametrize(("body", "want"), RULES.values(), ids=RULES)
+def test_rule(body: Any, want: list[str]) -> None:
+    result = apply(SimplifyAlgebra(), build(body, SHAPE))
     assert ops(result.mod) == [*want, "exp"] and result.fired
     assert apply(SimplifyAlgebra(), result.mod).fired == ()
 
 
 def test_outputs_stay_the_same() -> None:
     """All rules in one module, compiled once before and once after."""
-
-    def body(emit: Any, x: Any) -> Any:
-        return tuple(steps(emit, x) for steps, _ in RULES.values())
-
-    mod = build(body, SHAPE)
-    same_output(mod, apply(SimplifyAlgebra(), mod).mod, random(*SHAPE))
+    rewritten(SimplifyAlgebra(), build(lambda emit, x: tuple(steps(emit, x) for steps, _ in RULES.values()), SHAPE))
 
 
 def test_joined_constants_are_float64_rounded_once() -> None:
@@ -130,29 +114,18 @@ def _inner_read_twice(emit: Any, x: Any) -> Any:
 
 REFUSED = {
     "signs differ": (chain(lambda x: R.add(x, const(1e8)), lambda x: R.add(x, const(-1e8))), "differ in sign"),
-    "product too small": (
-        chain(lambda x: R.multiply(x, const(1e-30)), lambda x: R.multiply(x, const(1e-30))),
-        "too small",
-    ),
-    "product too large": (
-        chain(lambda x: R.multiply(x, const(1e30)), lambda x: R.multiply(x, const(1e30))),
-        "not finite",
-    ),
+    "product too small": (chain(*[lambda x: R.multiply(x, const(1e-30))] * 2), "too small"),
+    "product too large": (chain(*[lambda x: R.multiply(x, const(1e30))] * 2), "not finite"),
     "joined would be larger": (
-        chain(lambda x: R.add(x, const(C1)), lambda x: R.add(x, const(np.abs(random(7, 5))))),
-        "larger than either",
-    ),
+        chain(lambda x: R.add(x, const(C1)), lambda x: R.add(x, const(np.abs(random(7, 5))))), "larger than either"),
     "inner read twice": (_inner_read_twice, "read elsewhere"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refuses_with_a_reason(name: str) -> None:
-    body, reason = REFUSED[name]
-    mod = build(body, SHAPE)
-    result = apply(SimplifyAlgebra(), mod)
-    assert result.fired == () and result.mod.same_as(mod)
-    assert len(result.skipped) == 1 and reason in result.skipped[0].detail
+@pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
+def test_refuses_with_a_reason(body: Any, reason: str) -> None:
+    (detail,) = untouched(SimplifyAlgebra(), build(body, SHAPE))
+    assert reason in detail
 
 
 LEFT = {
@@ -175,15 +148,12 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_refuses_silently_what_is_no_candidate(name: str) -> None:
-    mod = build(chain(LEFT[name]), SHAPE)
-    result = apply(SimplifyAlgebra(), mod)
-    assert result.fired == () and result.skipped == () and result.mod.same_as(mod)
+    assert untouched(SimplifyAlgebra(), build(chain(LEFT[name]), SHAPE)) == []
 
 
 @pytest.mark.parametrize("body", [_scattered(1, 0, 2, 3), _scattered(1, 2, 0, 3, rows=[[5, 0], [1, 0]])])
 def test_a_scatter_that_is_not_along_one_axis_stays(body: Any) -> None:
-    mod = build(body, SHAPE)
-    result = apply(SimplifyAlgebra(), mod)
+    result = apply(SimplifyAlgebra(), build(body, SHAPE))
     assert not any("scatter" in event.detail for event in result.fired) and "scatter_nd" in ops(result.mod)
 
 

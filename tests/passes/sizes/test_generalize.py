@@ -62,7 +62,7 @@ class Case:
 def kernel(case: Case, at: Size) -> tirx.PrimFunc:
     """The kernel of one size, as the generic way makes it, not scheduled."""
     builder = relax.BlockBuilder()
-    xs = [relax.Var(f"x{i}", relax.TensorType(*one)) for i, one in enumerate(case.inputs(at))]
+    xs = [relax.Var(f"x{i}", relax.TensorType(*array)) for i, array in enumerate(case.inputs(at))]
     with builder.function("main", xs):
         with builder.dataflow():
             result = builder.emit_output(builder.emit(case.graph(*xs, at)))
@@ -227,7 +227,7 @@ def test_loops_of_int32(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, function = Machine.detect(), generalize([of_int32(probe) for probe in PROBES], Solver(SIZES, PROBES))
     scheduled, _ = generic.schedule(function, machine, SIZES)
     threads: list[tirx.For] = []
-    tvm_ffi.structural_walk(scheduled.body, (tirx.For, lambda one: threads.append(one) if int(one.kind) else None))
+    tvm_ffi.structural_walk(scheduled.body, (tirx.For, lambda loop: threads.append(loop) if int(loop.kind) else None))
     assert [int(loop.extent) for loop in threads] == [2, 3]  # no pool takes more, at any size
     run = compile_kernels({"main": bind_sizes(scheduled, SIZES)}, machine)["main"]
     for at in RUNS:

@@ -22,10 +22,7 @@ from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.passes.sizes import share_layouts
 from tvm_ext.passes.sizes.share_layouts import ShareLayouts, StoredWeights
 
-MODEL = text_model(
-    '<ir_version: 8, opset_import: ["": 17]>\nm (float[S, 256] x) => (float[S, 384] y) { y = MatMul(x, w) }',
-    {"w": random(256, 384)},
-)
+MODEL = text_model("m (float[S, 256] x) => (float[S, 384] y) { y = MatMul(x, w) }", {"w": random(256, 384)})
 CONSTANT = relax.const(np.arange(12, dtype="float32").reshape(3, 4))
 
 
@@ -48,9 +45,8 @@ def test_a_weight_is_read_as_it_is_stored(stored: StoredWeights, rows: int) -> N
     (plan,) = one.ctx.plans.values()
     (call,) = (binding.value for binding in main_bindings(one.mod))
     layouts = plan.recipe.layouts(plan.match, plan.config, [Layout.plain(2)] * 2).params
-    assert [
-        stored.bytes_of(arg, how) for arg, how in zip(call.args, layouts, strict=True) if isinstance(arg, GenericConst)
-    ] == [0]
+    arguments = zip(call.args, layouts, strict=True)
+    assert [stored.bytes_of(arg, how) for arg, how in arguments if isinstance(arg, GenericConst)] == [0]
 
 
 def test_what_no_stored_layout_serves_is_packed_anew(stored: StoredWeights) -> None:
@@ -88,11 +84,8 @@ def test_stored_weights_are_told_by_value_and_layout(stored: StoredWeights) -> N
 def test_one_weight_is_stored_once() -> None:
     options = {"dims": {"S": (1, 512)}, "specialize": {"S": (32, 128)}, "threads": 2, "cache": False, "records": None}
     compiled = tvm_ext.compile(MODEL, **options)
-    assert (
-        len(compiled.metadata.weights) == 1
-        and [program.weights for program in compiled.metadata.programs] == [(0,)] * 3
-    )
-    assert tvm_ext.verify(compiled, MODEL).ok
+    assert [program.weights for program in compiled.metadata.programs] == [(0,)] * 3
+    assert len(compiled.metadata.weights) == 1 and tvm_ext.verify(compiled, MODEL).ok
 
 
 def test_the_bytes_of_a_weight_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +98,8 @@ def test_the_bytes_of_a_weight_are_hashed_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(share_layouts, "hashlib", SimpleNamespace(blake2b=blake2b))
     turned, same = (relax.const(a) for a in (np.arange(12, dtype="float32").reshape(4, 3), CONSTANT.value.numpy()))
     for _ in range(2):
-        added = [stored.bytes_of(one, Layout.plain(2)) for one in (CONSTANT, turned, same)]
+        added = [stored.bytes_of(tensor, Layout.plain(2)) for tensor in (CONSTANT, turned, same)]
         assert added == [48, 48, 48] and hashed == [48, 48, 48]
     stored.add(CompileContext(Machine.detect(), weights=[array_of(CONSTANT)]))
-    assert [stored.bytes_of(one, Layout.plain(2)) for one in (CONSTANT, turned, same)] == [0, 48, 0]
+    assert [stored.bytes_of(tensor, Layout.plain(2)) for tensor in (CONSTANT, turned, same)] == [0, 48, 0]
     assert hashed == [48, 48, 48]

@@ -35,15 +35,15 @@ def test_what_the_model_has_narrow_is_stored_so_between_kernels() -> None:
 
     kinds = dict.fromkeys(("lv", "lv1", "lv2", "gv"), "float16")
     result = stated(body, (3, 8), values=kinds)
-    made = {b.var.name: dtype_of(b.var) for b in main_bindings(result.mod)}
-    assert {name for name, kind in made.items() if kind == "float16"} == {"lv1_float16", "lv2_float16"}
+    dtypes = {b.var.name: dtype_of(b.var) for b in main_bindings(result.mod)}
+    assert {name for name, kind in dtypes.items() if kind == "float16"} == {"lv1_float16", "lv2_float16"}
     assert not any(
         hasattr(a, "value") and dtype_of(a) == "float16" for b in main_bindings(result.mod) for a in b.value.args
     )
     assert not stated(body, (3, 8), values={}).modified
     mixed = stated(body, (3, 8), values=kinds, precision="bf16")
-    made = {b.var.name: dtype_of(b.var) for b in main_bindings(mixed.mod)}
-    assert {made["lv2_bfloat16"], made["lv1_float16"]} == {"bfloat16", "float16"}, (
+    dtypes = {b.var.name: dtype_of(b.var) for b in main_bindings(mixed.mod)}
+    assert {dtypes["lv2_bfloat16"], dtypes["lv1_float16"]} == {"bfloat16", "float16"}, (
         "what a product reads is rounded to bf16"
     )
 

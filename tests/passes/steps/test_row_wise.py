@@ -58,7 +58,7 @@ def test_what_mixes_rows_is_refused(case: str) -> None:
     with pytest.raises(UnsupportedError, match=reason) as caught:
         proved(nodes, ("K", "L"), **weights)
     assert "shapes={'x': (1, 6)}" in caught.value.fix
-    assert any(one.name in caught.value.message for one in nodes) or case == "a batch of one"
+    assert any(node.name in caught.value.message for node in nodes) or case == "a batch of one"
 
 
 ACCEPTED: dict[str, tuple[list[onnx.NodeProto], str, dict[str, Any]]] = {

@@ -35,9 +35,9 @@ def test_a_condition_that_lanes_share_guards_what_is_read(condition: Callable[[A
     chosen = tirx.Select(condition(tirx.Broadcast(n > 3, _LANES)), read, zeros)
     store = tirx.BufferStore(sink, chosen, [tirx.Ramp(0, 1, _LANES)])
     module = tvm.IRModule({"main": tirx.PrimFunc([source, sink, n], store)})
-    for one in CODE:
-        if one.name in ("take-scalar-conditions", "guard-selects"):
-            module = one.make()(module)
+    for code in CODE:
+        if code.name in ("take-scalar-conditions", "guard-selects"):
+            module = code.make()(module)
     guard, *branches = module["main"].body.value.args
     assert str(guard.ty.dtype) == "bool" and str(module["main"].body.value.op.name).endswith("if_then_else")
     assert [isinstance(branch, tirx.Select) for branch in branches] == selects

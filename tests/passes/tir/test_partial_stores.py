@@ -106,9 +106,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_only_what_changes_is_written(name: str) -> None:
     kernel, change = CHANGES[name]
-    made = without_copy(kernel, 0)
-    assert made is not None and len(made.params) == 2
-    code = compile_kernels({"k": made.with_attr("global_symbol", "k")}, Machine.detect(None, 1))
+    smaller = without_copy(kernel, 0)
+    assert smaller is not None and len(smaller.params) == 2
+    code = compile_kernels({"k": smaller.with_attr("global_symbol", "k")}, Machine.detect(None, 1))
     out = np.arange(24, dtype=np.float32).reshape(6, 4)
     wanted = out.copy()
     wanted[4] = change(out[4])

@@ -106,7 +106,7 @@ class Made:
 
 
 @functools.cache
-def made(kernel: str, machine: str) -> Made:
+def building(kernel: str, machine: str) -> Made:
     recipe, group = STREAMING[kernel]
     return Made(recipe, group(), MACHINES[machine])
 
@@ -138,7 +138,7 @@ def prefetches_of(statement: Any) -> list[Any]:
 @pytest.mark.parametrize(("kernel", "machine"), CASES)
 def test_tiles_share_the_lines_of_a_chunk(kernel: str, machine: str) -> None:
     """An iteration reads a step of the panel: `tile_o` vectors of outputs for each of `inner` steps."""
-    one = made(kernel, machine)
+    one = building(kernel, machine)
     problem, config = one.match.problem, one.config
     assert {name for name, _, _ in annotations_of(one.function)} == {weight_name(one.match)}
     taps = 1 if isinstance(STREAMING[kernel][0], Conv2dWinograd) else math.prod(problem.taps)
@@ -161,21 +161,21 @@ def iterations_of(problem: Problem, taps: int) -> int:
 @pytest.mark.parametrize(("kernel", "machine"), CASES)
 def test_inputs_that_are_read_once_a_tile_are_prefetched_into_l1(kernel: str, machine: str) -> None:
     """A block ahead, of few lines each; an image of several taps is read several times, rows of a matmul are long."""
-    one = made(kernel, machine)
+    one = building(kernel, machine)
     expected = {"conv2d_nchwc, 1x1": [("p0", 63)], "conv2d_winograd": [("v", None)]}.get(kernel, [])
     loops = [loop for loop in loops_of(one.function) if INPUTS in loop.annotations]
     assert bool(loops) == bool(expected)
     for loop, (name, pixels) in zip(loops, expected * len(loops), strict=True):
-        inner, found = one.match.problem.inner, loop.annotations[INPUTS]
-        assert str(found[0]) == name
-        assert pixels is None or int(found[1]) == pixels * inner
-        assert int(found[2]) == -(-one.config["tile_p"] * inner * 4 // LINE_BYTES)
+        inner, extent = one.match.problem.inner, loop.annotations[INPUTS]
+        assert str(extent[0]) == name
+        assert pixels is None or int(extent[1]) == pixels * inner
+        assert int(extent[2]) == -(-one.config["tile_p"] * inner * 4 // LINE_BYTES)
 
 
 @pytest.mark.parametrize(("kernel", "machine"), CASES)
 def test_loops_prefetch_as_many_lines_as_they_are_to(kernel: str, machine: str) -> None:
     """Each non-temporal where that pays, else into L2, for reading; no annotation is left."""
-    one = made(kernel, machine)
+    one = building(kernel, machine)
     expected = [share for _, _, share in annotations_of(one.function)]
     lowered = lower_to_loops({"main": one.function}, MACHINES[machine].target())["main"]
     calls = prefetches_of(lowered.body)
@@ -201,7 +201,7 @@ def test_a_tile_that_is_all_of_a_chunk_prefetches_where_load_slots_are_free(rows
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_weights_that_a_cache_keeps_do_not_pass_it_by(machine: str) -> None:
-    one, here = made("conv2d_nchwc", machine), MACHINES[machine]
+    one, here = building("conv2d_nchwc", machine), MACHINES[machine]
     problem = replace(one.match.problem, weights_in="l3")
     kept = replace(one.match, problem=problem)
     offered = [Layout.plain(len(p.shape)) for p in kept.group.params]
@@ -212,13 +212,13 @@ def test_weights_that_a_cache_keeps_do_not_pass_it_by(machine: str) -> None:
 
 @pytest.mark.parametrize(("kernel", "machine"), CASES)
 def test_machine_code_has_them(kernel: str, machine: str) -> None:
-    code = code_of({"main": made(kernel, machine).function}, MACHINES[machine], "asm")["main"]
+    code = code_of({"main": building(kernel, machine).function}, MACHINES[machine], "asm")["main"]
     assert ("prefetchnta" if MACHINES[machine].mcpu == "znver5" else "prefetcht1") in code
 
 
 def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves a pass out, from the call on."""
-    rest = tuple(one for one in kernel_passes.LOOPS if one.name != name)
+    rest = tuple(loop for loop in kernel_passes.LOOPS if loop.name != name)
     monkeypatch.setattr(kernel_passes, "LOOPS", rest)
 
 
@@ -227,20 +227,20 @@ def no_prefetches(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: without("insert-prefetches", monkeypatch)
 
 
-def operands(one: Made) -> list[np.ndarray]:
-    rng, group = np.random.default_rng(5), one.match.group
+def operands(built: Made) -> list[np.ndarray]:
+    rng, group = np.random.default_rng(5), built.match.group
     arrays = []
-    for parameter, layout in zip(group.params, one.layouts.params, strict=True):
+    for parameter, layout in zip(group.params, built.layouts.params, strict=True):
         values = rng.standard_normal(parameter.shape) * (30 if "int8" in parameter.dtype else 1)
         arrays.append(layout.pack(values.astype("int8").view(parameter.dtype) if "int8" in parameter.dtype
                                   else values.astype(np.dtype(parameter.dtype))))  # fmt: skip
     return arrays
 
 
-def output_of(one: Made, arrays: list[np.ndarray], machine: Machine) -> bytes:
-    function = compile_kernels({"main": one.function}, machine)["main"]
-    shape = one.layouts.output.physical_shape(one.match.group.shape)
-    out = tensor(np.full(shape, 77).astype(np.dtype(one.match.group.dtype)))
+def output_of(built: Made, arrays: list[np.ndarray], machine: Machine) -> bytes:
+    function = compile_kernels({"main": built.function}, machine)["main"]
+    shape = built.layouts.output.physical_shape(built.match.group.shape)
+    out = tensor(np.full(shape, 77).astype(np.dtype(built.match.group.dtype)))
     function(*map(tensor, arrays), out)
     return out.numpy().tobytes()
 
@@ -250,7 +250,7 @@ def test_results_are_equal_to_the_bit(kernel: str, machine: str, no_prefetches: 
     here = MACHINES[machine]
     if why := why_not_here(here.as_dict()):
         pytest.skip(why)
-    one = made(kernel, machine)
+    one = building(kernel, machine)
     arrays = operands(one)
     prefetched = output_of(one, arrays, here)
     no_prefetches()
@@ -292,7 +292,7 @@ def test_a_kernel_without_annotations_is_left_alone() -> None:
 
 
 def test_a_buffer_that_the_loop_does_not_read_is_an_error() -> None:
-    one = made("dense", "zen5")
+    one = building("dense", "zen5")
     (loop, *_) = [each for each in loops_of(one.function) if LINES in each.annotations]
     with pytest.raises(AssertionError, match="p9"):
         prefetches._first_load(loop, "p9")

@@ -46,9 +46,9 @@ def kernel(case: str, machine: Machine, tile_p: int = 3) -> Made:
         def default(self, match, machine):
             return {**recipe.default(match, machine), "tile_o": 1, "tile_p": tile_p, "parts": 1}
 
-    made = Made(Tiled(), group, machine)
-    assert leaves_out_padding(match.problem, made.config, machine) == (2 * tile_p <= machine.registers)
-    return made
+    built = Made(Tiled(), group, machine)
+    assert leaves_out_padding(match.problem, built.config, machine) == (2 * tile_p <= machine.registers)
+    return built
 
 
 @pytest.fixture
@@ -86,11 +86,11 @@ def test_what_a_tap_reads_of_padding_is_not_computed() -> None:
     """An infinite weight meets rows of padding only: with them in the sum the result was no number."""
     x, w, _ = CASES["one row"]
     here = Machine.detect(None, 1)
-    made = kernel("one row", here)
+    built = kernel("one row", here)
     image, weight, bias = np.ones(x, "float32"), np.ones(w, "float32"), np.zeros((1, 16, 1, 1), "float32")
     weight[:, :, ::2] = np.inf
-    arrays = [layout.pack(a) for layout, a in zip(made.layouts.params, (image, weight, bias), strict=True)]
-    result = np.frombuffer(output_of(made, arrays, here), "float32")
+    arrays = [layout.pack(a) for layout, a in zip(built.layouts.params, (image, weight, bias), strict=True)]
+    result = np.frombuffer(output_of(built, arrays, here), "float32")
     assert set(result.tolist()) == {32.0, 48.0}
 
 
@@ -108,5 +108,5 @@ def test_the_share_of_rows_inside(tile_p: int, inside: float) -> None:
 
 
 def test_a_kernel_without_annotations_is_left_alone() -> None:
-    made = kernel("7x7", MACHINES["zen5"], 28)
-    tvm.ir.assert_structural_equal(rows_of_padding.leave_out_padding(made.function), made.function)
+    built = kernel("7x7", MACHINES["zen5"], 28)
+    tvm.ir.assert_structural_equal(rows_of_padding.leave_out_padding(built.function), built.function)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,11 @@ def _json(mod: IRModule) -> str:
     return str(tvm.ir.save_json(mod))
 
 
-def children() -> list[int]:
-    """Processes that this one started and that are not collected yet."""
-    me, found = os.getpid(), []
+def children(parent: int = 0) -> list[int]:
+    """Processes that a process, or this one, started and that are not collected yet."""
+    numbers = []
     for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with suppress(OSError):  # it has just ended
             fields = status.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        if int(fields[1]) == me:
-            found.append(int(status.parent.name))
-    return found
+            numbers += [int(status.parent.name)] * (int(fields[1]) == (parent or os.getpid()))
+    return numbers

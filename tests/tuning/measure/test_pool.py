@@ -44,10 +44,10 @@ def how(*names: str) -> list[dict[str, Any]]:
     return [{"how": name, "n": i} for i, name in enumerate(names)]
 
 
-def by_number(found: Iterator[Measurement]) -> list[Measurement]:
+def by_number(measurements: Iterator[Measurement]) -> list[Measurement]:
     """One of each, in the order of the configurations."""
-    results = sorted(found, key=lambda one: one.config["n"])
-    assert [one.config["n"] for one in results] == list(range(len(results)))
+    results = sorted(measurements, key=lambda result: result.config["n"])
+    assert [result.config["n"] for result in results] == list(range(len(results)))
     return results
 
 
@@ -70,15 +70,15 @@ def test_points_of_a_recipe_are_right_and_timed(pool, machine, recipe, channels)
     match = matched(recipe, group, machine)
     legal = [c for c in recipe.points(match, machine) if math.isfinite(recipe.cost(match, c, machine))]
     configs = legal[:: max(1, len(legal) // 5)][:6]
-    found = list(pool.measure(GroupTask(group, recipe.name, machine), configs))
-    assert sorted(map(str, configs)) == sorted(str(one.config) for one in found)
-    for one in found:
-        assert one.error == "", one
-        assert one.costs
-        assert all(cost > 0 for cost in one.costs)
-        assert one.check is not None
-        assert 0 < one.check < 1e-5
-        assert one.seconds > 0
+    results = list(pool.measure(GroupTask(group, recipe.name, machine), configs))
+    assert sorted(map(str, configs)) == sorted(str(result.config) for result in results)
+    for result in results:
+        assert result.error == "", result
+        assert result.costs
+        assert all(cost > 0 for cost in result.costs)
+        assert result.check is not None
+        assert 0 < result.check < 1e-5
+        assert result.seconds > 0
 
 
 def test_a_wrong_kernel_has_no_time(pool, machine) -> None:
@@ -94,27 +94,27 @@ def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine, monke
     """Two hang: kernels of a hundred numbers are built and run in far less than these seconds, also under load."""
     monkeypatch.setattr(pool, "_limits", replace(pool._limits, build_timeout=15, run_timeout=10))
     names = ["right", "hang in build", "right", "segfault", "bad schedule", "right", "hang in run", "exit", "right"]
-    found = by_number(pool.measure(misbehaving(machine), how(*names)))
-    assert [one.error for one in found] == [
+    results = by_number(pool.measure(misbehaving(machine), how(*names)))
+    assert [result.error for result in results] == [
         "", "build-timeout", "", "crash", "schedule", "", "run-timeout", "crash", "",
     ]  # fmt: skip
-    assert "SIGSEGV" in found[3].detail
-    assert "this loop cannot be split" in found[4].detail
-    assert "exit code 7" in found[7].detail
-    assert all(bool(one.costs) == (one.error == "") for one in found)
+    assert "SIGSEGV" in results[3].detail
+    assert "this loop cannot be split" in results[4].detail
+    assert "exit code 7" in results[7].detail
+    assert all(bool(result.costs) == (result.error == "") for result in results)
 
 
 def test_a_worker_that_is_killed_costs_one_row_at_most(pool, machine) -> None:
-    found: list[Measurement] = []
-    for one in pool.measure(misbehaving(machine), how(*["right"] * 24)):
-        if not found:
+    measured: list[Measurement] = []
+    for result in pool.measure(misbehaving(machine), how(*["right"] * 24)):
+        if not measured:
             for process in children():
                 os.kill(process, signal.SIGKILL)
-        found.append(one)
-    results = by_number(iter(found))
+        measured.append(result)
+    results = by_number(iter(measured))
     assert len(results) == 24
-    assert {one.error for one in results} <= {"", "crash"}
-    assert sum(one.error == "crash" for one in results) <= 2
+    assert {result.error for result in results} <= {"", "crash"}
+    assert sum(result.error == "crash" for result in results) <= 2
 
 
 def test_a_clear_loser_is_timed_once(pool, machine) -> None:
@@ -140,14 +140,14 @@ def test_a_reader_that_stops_leaves_a_pool_that_works(pool, machine) -> None:
     with pytest.raises(MeasureError, match="something else"):
         next(pool.measure(misbehaving(machine), how("right")))
     reading.close()
-    assert [one.error for one in pool.measure(misbehaving(machine), how("right", "right"))] == ["", ""]
+    assert [result.error for result in pool.measure(misbehaving(machine), how("right", "right"))] == ["", ""]
 
 
 def test_builds_go_on_beside_kernels_of_fewer_threads(machine) -> None:
     serial = machine.with_threads(1)
     with LocalMeasurer(serial, 2, plugins=[PLUGIN], **_LIMITS) as measurer:
-        found = by_number(measurer.measure(misbehaving(serial), how(*["right", "wrong", "bad schedule"] * 6)))
-    assert [one.error for one in found] == ["", "wrong", "schedule"] * 6
+        results = by_number(measurer.measure(misbehaving(serial), how(*["right", "wrong", "bad schedule"] * 6)))
+    assert [result.error for result in results] == ["", "wrong", "schedule"] * 6
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -159,10 +159,10 @@ def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine, threads
     with LocalMeasurer(machine, 1, plugins=[PLUGIN, TOLD], rounds=3, **_LIMITS) as measurer:
         for order in orders:
             measured = [*measurer.measure(misbehaving(machine), [configs[n] for n in order])]
-            for one, n in zip(sorted(measured, key=lambda one: one.config["n"]), range(4), strict=True):
+            for result, n in zip(sorted(measured, key=lambda result: result.config["n"]), range(4), strict=True):
                 rounds = (3, 3, 0, 1)[n]
-                assert (one.config["n"] % 4, one.error, one.discarded) == (n, "" if rounds else "wrong", False)
-                assert one.costs == tuple(seconds for seconds in SECONDS[n][:rounds] for _ in range(CALLS))
+                assert (result.config["n"] % 4, result.error, result.discarded) == (n, "" if rounds else "wrong", False)
+                assert result.costs == tuple(seconds for seconds in SECONDS[n][:rounds] for _ in range(CALLS))
 
 
 def test_a_candidate_may_name_another_recipe(pool, machine) -> None:
@@ -175,8 +175,8 @@ def test_a_candidate_may_name_another_recipe(pool, machine) -> None:
         {"recipe": recipe.name, "config": recipe.default(matched(recipe, group, machine), machine)}
         for recipe in (Conv2dNCHWc(), Conv2dWinograd())
     ]
-    found = list(pool.measure(Either(group, "conv2d_nchwc", machine), [*configs, {"recipe": "dense", "config": {}}]))
-    by_recipe = {one.config["recipe"]: one for one in found}
+    results = list(pool.measure(Either(group, "conv2d_nchwc", machine), [*configs, {"recipe": "dense", "config": {}}]))
+    by_recipe = {result.config["recipe"]: result for result in results}
     assert [by_recipe[name].error for name in ("conv2d_nchwc", "conv2d_winograd", "dense")] == ["", "", "schedule"]
     assert "does not take group" in by_recipe["dense"].detail
     checks = [by_recipe[name].check for name in ("conv2d_nchwc", "conv2d_winograd")]

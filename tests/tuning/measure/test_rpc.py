@@ -32,8 +32,8 @@ _EMULATING = f"from tests.emulation import granted\ngranted.emulate()\n{SERVER}"
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[tuple[int, Sequence[Process]]]:
     """A tracker's port, and two servers, which the last test that uses them ends."""
-    with tracked(2) as found:
-        yield found
+    with tracked(2) as tracker:
+        yield tracker
 
 
 def measurer_of(port: int, machine: Machine, **options: Any) -> RPCMeasurer:
@@ -43,8 +43,8 @@ def measurer_of(port: int, machine: Machine, **options: Any) -> RPCMeasurer:
 def check_all(measurer: RPCMeasurer, recipes: Sequence[Recipe], kinds: Sequence[str]) -> None:
     for recipe, kind in zip(recipes, kinds, strict=True):
         one = stored(recipe, kind, threads=2)
-        found = list(measurer.measure(one.task, one.configs))
-        assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
+        results = list(measurer.measure(one.task, one.configs))
+        assert len(results) == len(one.configs) and not [f for f in results if f.error or f.check is None], results
 
 
 def test_a_server_asks_for_tile_registers(fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,18 +78,18 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
     machine, before = Machine.detect(), set(children())
     configs = [{"how": name, "n": n} for n, name in enumerate(["right", "wrong"] * 12)]
     with RPCMeasurer(machine, "127.0.0.1", port, KEY, plugins=[PLUGIN], run_timeout=10) as measurer:
-        found = []
-        for one in measurer.measure(misbehaving(machine), configs):
-            if len(found) == 4:
+        results = []
+        for result in measurer.measure(misbehaving(machine), configs):
+            if len(results) == 4:
                 servers[1].end()
-            found.append(one)
-        assert sorted(one.config["n"] for one in found) == list(range(24))
-        lost = [one for one in found if one.error in ("crash", "run", "run-timeout")]
+            results.append(result)
+        assert sorted(result.config["n"] for result in results) == list(range(24))
+        lost = [result for result in results if result.error in ("crash", "run", "run-timeout")]
         assert len(lost) <= 1, lost
-        for one in found:
-            if one not in lost:
-                assert one.error == ("" if one.config["how"] == "right" else "wrong"), one
-                assert bool(one.costs) == (one.error == "")
+        for result in results:
+            if result not in lost:
+                assert result.error == ("" if result.config["how"] == "right" else "wrong"), result
+                assert bool(result.costs) == (result.error == "")
         servers[0].end()
         with pytest.raises(MeasureError, match=f"no server under key '{KEY}'"):
             measurer_of(port, machine)

@@ -22,23 +22,23 @@ from .tasks import GroupTask, relu_group
 KINDS = ("bf16", "u8", "s8")
 
 
-def measured(one: Stored, folder: Path) -> tuple[list[dict[str, Any]], np.ndarray]:
+def measured(stored: Stored, folder: Path) -> tuple[list[dict[str, Any]], np.ndarray]:
     """What a workbench answers for each configuration, and the bits of the reference."""
-    bench = Workbench(one.machine, 0.5, Repeats(2, 0.01))
+    bench = Workbench(stored.machine, 0.5, Repeats(2, 0.01))
     path = str(folder / "reference.npz")
-    bench.load("task", one.task.describe())
+    bench.load("task", stored.task.describe())
     bench.save_reference("task", path)
     answers = []
-    for number, config in enumerate(one.configs):
+    for number, config in enumerate(stored.configs):
         bench.build(number, "task", {"config": config})
         answers.append(bench.run(number, path, math.inf))
     with np.load(path) as saved:
         return answers, saved[saved.files[0]]
 
 
-def check(one: Stored, folder: Path) -> None:
-    answers, reference = measured(one, folder)
-    assert len(answers) == len(one.configs) > 0
+def check(stored: Stored, folder: Path) -> None:
+    answers, reference = measured(stored, folder)
+    assert len(answers) == len(stored.configs) > 0
     assert all(len(answer["costs"]) and not answer["discarded"] for answer in answers)
     assert all(answer["check"] < 0.01 for answer in answers)
     assert len(np.unique(reference)) > 20, "a reference of few values finds no error"

@@ -45,9 +45,9 @@ def dots() -> Iterator[LocalMeasurer]:
 
 def check(measurer: LocalMeasurer, recipe: Recipe, kind: str) -> None:
     one = stored(recipe, kind)
-    found = list(measurer.measure(one.task, one.configs))
-    assert len(found) == len(one.configs) > 0
-    for result in found:
+    results = list(measurer.measure(one.task, one.configs))
+    assert len(results) == len(one.configs) > 0
+    for result in results:
         assert result.error == "", result
         assert result.costs and result.check is not None and result.check < 0.01
 

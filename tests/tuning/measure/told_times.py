@@ -19,9 +19,9 @@ def _numbered(self: Any, trial: int, task: str, candidate: Mapping[str, Any]) ->
     _build(self, trial, task, candidate)
 
 
-def _noted(self: Any, trial: int, *given: Any) -> dict[str, Any]:
+def _noted(self: Any, trial: int, *arguments: Any) -> dict[str, Any]:
     self.trial = trial
-    return _run(self, trial, *given)
+    return _run(self, trial, *arguments)
 
 
 def _told(self: Any, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:

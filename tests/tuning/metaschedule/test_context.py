@@ -25,8 +25,8 @@ def decision_of(trace: Any) -> int:
 
 def test_the_decision_becomes_another_one() -> None:
     trace, mutator = traced([1, 2, 4], [0.4, 0.3, 0.3], 1), MutateCategorical(3)
-    found = {decision_of(mutator.apply(trace)) for _ in range(30)}
-    assert found == {0, 2}
+    decisions = {decision_of(mutator.apply(trace)) for _ in range(30)}
+    assert decisions == {0, 2}
     assert decision_of(trace) == 1
 
 

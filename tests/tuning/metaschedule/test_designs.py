@@ -21,27 +21,27 @@ def spaces_of(name: str, machine: Machine = MACHINE, seed: int = 11) -> tuple[Sc
     """(the unscheduled kernel, one schedule a design)."""
     workload = blocked_workload(name, machine)
     sch = Schedule(normalized(workload.function), seed=seed)
-    made = []
+    spaces = []
     for design in workload.designs:
         space = space_of([design], seed).generate_design_space(sch.mod)
-        made += list(space)
-    return sch, made
+        spaces += list(space)
+    return sch, spaces
 
 
 @pytest.mark.parametrize("name", BLOCKED)
 def test_each_design_computes_the_kernel(name: str) -> None:
-    sch, made = spaces_of(name)
-    assert made
+    sch, spaces = spaces_of(name)
+    assert spaces
     arguments = operands(sch.mod["main"])
     expected = run(sch.mod, arguments, MACHINE.target())
-    for one in made:
-        got = run(one.mod, arguments, MACHINE.target())
+    for space in spaces:
+        got = run(space.mod, arguments, MACHINE.target())
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-4)
 
 
 def test_tiles_and_unrolling_are_sampled() -> None:
-    _, made = spaces_of("conv2d_nchwc")
-    kinds = [inst.kind.name for inst in made[0].trace.insts]
+    _, spaces = spaces_of("conv2d_nchwc")
+    kinds = [inst.kind.name for inst in spaces[0].trace.insts]
     assert kinds.count("SamplePerfectTile") == 2
     assert kinds.count("SampleCategorical") == 1
 
@@ -60,7 +60,7 @@ def test_other_recipes_have_no_designs() -> None:
 @pytest.mark.parametrize("name", ["conv2d_nchwc", "dense"])
 def test_whatever_is_sampled_stays_in_registers(name: str) -> None:
     for seed in range(20, 25):
-        for one in spaces_of(name, seed=seed)[1]:
-            tiles = [inst for inst in one.trace.insts if inst.kind.name == "SamplePerfectTile"]
-            tile_o, tile_p = (int(one.trace.get_decision(inst)[-1]) for inst in tiles)
+        for space in spaces_of(name, seed=seed)[1]:
+            tiles = [inst for inst in space.trace.insts if inst.kind.name == "SamplePerfectTile"]
+            tile_o, tile_p = (int(space.trace.get_decision(inst)[-1]) for inst in tiles)
             assert registers_used({"tile_o": tile_o, "tile_p": tile_p}) <= MACHINE.registers

@@ -31,14 +31,14 @@ def small() -> object:
 
 
 def test_equal_kernels_are_one_with_the_weight_of_all_calls() -> None:
-    found = kernels_of(small(), OPTIONS, MACHINE)
-    assert [w.weight for w in found.values()] == [2, 1]
-    assert all(w.designs for w in found.values())
+    kernels = kernels_of(small(), OPTIONS, MACHINE)
+    assert [w.weight for w in kernels.values()] == [2, 1]
+    assert all(w.designs for w in kernels.values())
 
 
 def test_a_residual_network_has_its_convolutions() -> None:
-    found = kernels_of(residual_network(), OPTIONS, MACHINE)
-    assert sum(w.weight for w in found.values()) == 7  # 6 convolutions and the classifier
+    kernels = kernels_of(residual_network(), OPTIONS, MACHINE)
+    assert sum(w.weight for w in kernels.values()) == 7  # 6 convolutions and the classifier
 
 
 def test_schedules_are_found_by_the_kernels_of_a_compile(tmp_path: Path, monkeypatch) -> None:
@@ -56,10 +56,10 @@ def test_schedules_are_found_by_the_kernels_of_a_compile(tmp_path: Path, monkeyp
         assert tvm_ffi.structural_equal(normalized(function), normalized(workload.function))
         default = scheduled[name]
         shape = shape_of(default.params[-1])
-        found = database.find(function, MACHINE, shape)
-        assert found.schedule is not None, found.reason
+        record = database.find(function, MACHINE, shape)
+        assert record.schedule is not None, record.reason
         arguments = operands(function)
-        got = run(found.schedule.mod, arguments, MACHINE.target())
+        got = run(record.schedule.mod, arguments, MACHINE.target())
         expected = run(IRModule({"main": default.with_attr("global_symbol", "main")}), arguments, MACHINE.target())
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
@@ -68,6 +68,6 @@ def test_a_result_of_another_shape_is_refused(tmp_path: Path) -> None:
     kernels = kernels_of(small(), OPTIONS, MACHINE)
     name, kernel = next(iter(kernels.items()))
     tune_kernels({name: kernel}, MACHINE, tmp_path, 2, measurer=InProcess(MACHINE))
-    found = MetaScheduleDatabase(tmp_path).find(kernel.function, MACHINE, (16, 9))
-    assert found.schedule is None
-    assert "not (16, 9)" in found.reason
+    lookup = MetaScheduleDatabase(tmp_path).find(kernel.function, MACHINE, (16, 9))
+    assert lookup.schedule is None
+    assert "not (16, 9)" in lookup.reason

@@ -68,14 +68,14 @@ def test_the_best_schedule_is_found_again_bit_for_bit(tmp_path: Path) -> None:
     """Replayed by our reader, and by TVM's: the same module, and the same bits out of it."""
     tune(tmp_path, 5, kernel="conv2d_nchwc")
     function = blocked_workload("conv2d_nchwc", MACHINE).function
-    found = MetaScheduleDatabase(tmp_path).find(function, MACHINE)
-    assert found.seconds == pytest.approx(1 / 5)
-    assert found.schedule is not None
+    lookup = MetaScheduleDatabase(tmp_path).find(function, MACHINE)
+    assert lookup.seconds == pytest.approx(1 / 5)
+    assert lookup.schedule is not None
     stored = JSONDatabase(str(tmp_path / WORKLOADS), str(tmp_path / RECORDS))
     theirs = stored.query_schedule(normalized(function), MACHINE.target(), "main")
-    assert tvm_ffi.structural_equal(found.schedule.mod, theirs.mod)
+    assert tvm_ffi.structural_equal(lookup.schedule.mod, theirs.mod)
     arguments = operands(normalized(function)["main"])
-    ours, again = (run(mod, arguments, MACHINE.target()) for mod in (found.schedule.mod, theirs.mod))
+    ours, again = (run(mod, arguments, MACHINE.target()) for mod in (lookup.schedule.mod, theirs.mod))
     assert ours.tobytes() == again.tobytes()
     np.testing.assert_allclose(ours, run(normalized(function), arguments, MACHINE.target()), rtol=1e-4, atol=1e-4)
 
@@ -116,9 +116,9 @@ def twice_in_the_third(number: int, mod: Any) -> Any:
 
 def test_kernels_that_only_fail_have_no_schedule(tmp_path: Path) -> None:
     tune(tmp_path, 2, InProcess(MACHINE, lambda _: 1.0, spoil=lambda number, mod: twice_in_the_third(3, mod)))
-    found = MetaScheduleDatabase(tmp_path).find(blocked_workload("dense", MACHINE).function, MACHINE)
-    assert found.schedule is None
-    assert found.reason == "every candidate of this kernel failed"
+    lookup = MetaScheduleDatabase(tmp_path).find(blocked_workload("dense", MACHINE).function, MACHINE)
+    assert lookup.schedule is None
+    assert lookup.reason == "every candidate of this kernel failed"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, ZeroDivisionError])
@@ -162,7 +162,9 @@ def test_rules_tune_any_function_and_the_kernel_of_a_recipe(tmp_path: Path) -> N
     function = matmul(16, 24, 8)
     kernels = {"mine": function, "k": blocked_workload("conv2d_nchwc", MACHINE)}
     summary = tune_kernels(kernels, MACHINE, tmp_path, 4, measurer=InProcess(MACHINE), space="rules")
-    assert [(one.space, one.errors, one.trials) for one in summary.kernels.values()] == [("rules", {}, 2)] * 2
+    assert [(kernel.space, kernel.errors, kernel.trials) for kernel in summary.kernels.values()] == [
+        ("rules", {}, 2)
+    ] * 2
     assert summary.kernels["mine"].flops == 2 * 16 * 24 * 8
     assert MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule is not None
 
@@ -199,7 +201,7 @@ def test_several_kernels_share_the_trials_of_a_measuring_pool(tmp_path: Path) ->
     with LocalMeasurer(MACHINE, cold=COLD) as pool:
         summary = tune_kernels(kernels, MACHINE, tmp_path, 12, measurer=pool)
     assert summary.trials == 12 and 0 < summary.measuring < summary.seconds
-    assert all(one.trials > 0 and one.errors == {} for one in summary.kernels.values())
+    assert all(kernel.trials > 0 and kernel.errors == {} for kernel in summary.kernels.values())
     assert len(lines(tmp_path, WORKLOADS)) == 3 and {line[0] for line in lines(tmp_path)} == {0, 1, 2}
     database = MetaScheduleDatabase(tmp_path)
     assert all(0 < database.find(kernel.function, MACHINE).seconds < 1 for kernel in kernels.values())
@@ -226,10 +228,10 @@ def test_the_schedule_of_a_compile_is_the_first_candidate(tmp_path: Path) -> Non
     mod = normalized(workload.function)
     expected = workload.default(Schedule(mod)).mod
     tune(tmp_path, 3, InProcess(MACHINE, lambda number: float(number)))
-    found = MetaScheduleDatabase(tmp_path).find(workload.function, MACHINE)
-    assert found.seconds == 1.0
-    assert found.schedule is not None
-    assert tvm_ffi.structural_equal(found.schedule.mod, expected)
+    lookup = MetaScheduleDatabase(tmp_path).find(workload.function, MACHINE)
+    assert lookup.seconds == 1.0
+    assert lookup.schedule is not None
+    assert tvm_ffi.structural_equal(lookup.schedule.mod, expected)
     tune(tmp_path, 2, InProcess(MACHINE, lambda _: 0.5))
     traces = [json.dumps(line[1][0]) for line in lines(tmp_path)]
     assert len(set(traces)) == len(traces) == 5

@@ -17,12 +17,12 @@ def choices(define: str, *args, **options) -> list:
 
 def expected_splits(extent: int, outputs: int, factors: list[int], tails: bool) -> list[list[int]]:
     """The innermost factor is the slowest; a product may fall short of the axis where tails are allowed."""
-    found = []
+    splits = []
     for inner in itertools.product(factors, repeat=outputs - 1):
         product = math.prod(inner)
         if product <= extent and (tails or extent % product == 0):
-            found.append([-(-extent // product), *inner[::-1]])
-    return found
+            splits.append([-(-extent // product), *inner[::-1]])
+    return splits
 
 
 def divisors(extent: int) -> list[int]:
@@ -39,8 +39,8 @@ def test_splits(extent: int, outputs: int) -> None:
     both = sorted({*divisors(extent), *powers(extent)})
     of = {"factors": (divisors(extent), False), "power2": (powers(extent), True), "verbose": (both, True)}
     for policy, (factors, tails) in of.items():
-        found = choices("define_split", extent, policy=policy, num_outputs=outputs)
-        assert found == expected_splits(extent, outputs, factors, tails), policy
+        chosen = choices("define_split", extent, policy=policy, num_outputs=outputs)
+        assert chosen == expected_splits(extent, outputs, factors, tails), policy
 
 
 def test_splits_of_large_axes_are_counted_right() -> None:
@@ -56,8 +56,8 @@ def test_max_factor_and_filter_and_no_tail() -> None:
 
 
 def test_candidates_of_a_split_may_leave_the_outermost_open() -> None:
-    found = choices("define_split", 100, "candidate", candidate=[[-1, 8], (13, 8), [100, 1]], num_outputs=2)
-    assert found == [[13, 8], [100, 1]]
+    chosen = choices("define_split", 100, "candidate", candidate=[[-1, 8], (13, 8), [100, 1]], num_outputs=2)
+    assert chosen == [[13, 8], [100, 1]]
 
 
 def test_orders() -> None:
@@ -72,8 +72,8 @@ def test_orders() -> None:
 
 def test_interleave_takes_from_the_longest_chain() -> None:
     axes = ["y0", "y1", "x0", "x1", "k0", "k1"]
-    found = choices("define_reorder", axes, "interleave", spatial=[["y0", "y1"], ["x0", "x1"]], reduce=[["k0", "k1"]])
-    assert [[axes[i] for i in order] for order in found] == [["y0", "x0", "k0", "y1", "x1", "k1"]]
+    chosen = choices("define_reorder", axes, "interleave", spatial=[["y0", "y1"], ["x0", "x1"]], reduce=[["k0", "k1"]])
+    assert [[axes[i] for i in order] for order in chosen] == [["y0", "x0", "k0", "y1", "x1", "k1"]]
 
 
 def test_axes_that_other_definitions_returned() -> None:
@@ -85,9 +85,9 @@ def test_axes_that_other_definitions_returned() -> None:
 
 
 def test_annotations() -> None:
-    found = choices("define_annotate", ["a", "b"], "try_unroll_vec")
+    chosen = choices("define_annotate", ["a", "b"], "try_unroll_vec")
     words = ["none", "unroll", "vec"]
-    assert found == [[a, b] for a in words for b in words if [a, b] != ["vec", "vec"]]
+    assert chosen == [[a, b] for a in words for b in words if [a, b] != ["vec", "vec"]]
     assert choices("define_annotate", ["a", "b"], "none") == [["none", "none"]]
     assert choices("define_annotate", ["a"], "try_vec") == [["none"], ["vec"]]
     assert choices("define_annotate", ["a"], "try_parallel") == [["none"], ["parallel"]]

@@ -64,9 +64,9 @@ def test_a_space_of_more_than_a_billion_points_is_not_listed(rng: np.random.Gene
     assert listed < 3000
     for index in [0, len(space) - 1, *map(int, rng.integers(len(space), size=50))]:
         assert space.index(space.at(index)) == index
-    found = space.sample(rng, 100)
-    assert len({space.index(config) for config in found}) == 100
-    assert all(math.prod(config["h"]) == 720 for config in found)
+    points = space.sample(rng, 100)
+    assert len({space.index(config) for config in points}) == 100
+    assert all(math.prod(config["h"]) == 720 for config in points)
 
 
 def test_a_space_beyond_the_largest_length_still_has_points(rng: np.random.Generator) -> None:
@@ -118,8 +118,8 @@ def test_sampling_leaves_out_what_is_excluded_and_repeats_with_its_seed() -> Non
 def test_sampling_a_large_space_with_few_legal_points_ends(rng: np.random.Generator) -> None:
     space = large()
     space.multi_filter(lambda entity: entity["n"].size[-1] == 16)
-    found = space.sample(rng, 10)
-    assert len(found) == 10 and all(config["n"][-1] == 16 for config in found)
+    points = space.sample(rng, 10)
+    assert len(points) == 10 and all(config["n"][-1] == 16 for config in points)
     space.multi_filter(lambda entity: False)
     assert space.sample(rng, 3) == []
 

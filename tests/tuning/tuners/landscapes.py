@@ -41,10 +41,10 @@ class Landscape:
 SIZES = {"a": [1, 2, 4, 8], "b": [1, 2, 3], "c": [0, 1]}
 
 
-def plain(**given: Any) -> Landscape:
+def plain(**changes: Any) -> Landscape:
     """24 points, 15 of them legal; the product of a and b is at most 8, and not 3."""
     legal = lambda c: c["a"] * c["b"] <= 8 and c["a"] * c["b"] != 3  # noqa: E731
-    return Landscape(SIZES, lambda c: 1.0 / (c["a"] + c["b"]) + 0.1 * c["c"], **{"legal": legal, **given})
+    return Landscape(SIZES, lambda c: 1.0 / (c["a"] + c["b"]) + 0.1 * c["c"], **{"legal": legal, **changes})
 
 
 def kernel(seed: int = 0, *, estimate: bool = False) -> Landscape:
@@ -83,12 +83,12 @@ def kernel(seed: int = 0, *, estimate: bool = False) -> Landscape:
 
 def search(task: Landscape, tuner: Tuner, trials: int, batch: int = 16) -> list[float]:
     """Seconds of each trial, in order."""
-    found: list[float] = []
-    while len(found) < trials and (configs := tuner.propose(min(batch, trials - len(found)))):
+    times: list[float] = []
+    while len(times) < trials and (configs := tuner.propose(min(batch, trials - len(times)))):
         results = [(config, task.seconds(config)) for config in configs]
         tuner.update(results)
-        found += [seconds for _, seconds in results]
-    return found
+        times += [seconds for _, seconds in results]
+    return times
 
 
 def trials_to(task: Landscape, tuner: Tuner, target: float, most: int = 4000) -> int:

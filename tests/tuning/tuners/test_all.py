@@ -21,12 +21,12 @@ DEFAULT = {"a": 2, "b": 2, "c": 1}
 
 def run(task: Landscape, name: str, trials: int, batch: int = 5, seed: int = 0, **options: Any) -> list[int]:
     """Indices proposed, in order."""
-    tuner, found = make_tuner(name, task, seed, **options), []
-    while len(found) < trials and (configs := tuner.propose(batch)):
+    tuner, points = make_tuner(name, task, seed, **options), []
+    while len(points) < trials and (configs := tuner.propose(batch)):
         assert len(configs) <= batch
-        found += [task.space.index(config) for config in configs]
+        points += [task.space.index(config) for config in configs]
         tuner.update([(config, task.seconds(config)) for config in configs])
-    return found
+    return points
 
 
 @ALL
@@ -34,9 +34,9 @@ def run(task: Landscape, name: str, trials: int, batch: int = 5, seed: int = 0, 
 @pytest.mark.parametrize("batch", [1, 4, 100])
 def test_each_legal_point_exactly_once(name: str, default: dict[str, int] | None, batch: int) -> None:
     task = plain(default=default)
-    found = run(task, name, 1000, batch)
-    assert sorted(found) == sorted(task.legal)
-    assert 0 < len(found) < task.space.points
+    points = run(task, name, 1000, batch)
+    assert sorted(points) == sorted(task.legal)
+    assert 0 < len(points) < task.space.points
 
 
 @ALL
@@ -58,17 +58,17 @@ def test_equal_seeds_propose_equal_points(name: str) -> None:
 @ALL
 def test_a_larger_space(name: str) -> None:
     task = kernel()
-    found = run(task, name, 150, 16)
-    assert len(set(found)) == len(found) >= 150 and set(found) <= task.legal.keys()
+    points = run(task, name, 150, 16)
+    assert len(set(points)) == len(points) >= 150 and set(points) <= task.legal.keys()
 
 
 @ALL
 def test_a_space_too_large_to_list(name: str) -> None:
     choices = {f"k{i}": list(range(1, 11)) for i in range(20)}
     task = Landscape(choices, lambda c: sum(c.values()), legal=lambda c: c["k0"] != c["k1"])
-    found = run(task, name, 60, 16)
-    assert len(set(found)) == len(found) >= 60
-    assert all(task.space.legal(task.space.at(index)) for index in found)
+    points = run(task, name, 60, 16)
+    assert len(set(points)) == len(points) >= 60
+    assert all(task.space.legal(task.space.at(index)) for index in points)
 
 
 @ALL
@@ -110,11 +110,11 @@ def test_results_of_an_earlier_session_are_not_proposed_again(name: str) -> None
     known = [(task.space.at(index), seconds) for index, seconds in list(task.legal.items())[::2]]
     tuner = make_tuner(name, task)
     tuner.update(known)
-    found = []
+    points = []
     while configs := tuner.propose(4):
-        found += [task.space.index(config) for config in configs]
+        points += [task.space.index(config) for config in configs]
         tuner.update([(config, task.seconds(config)) for config in configs])
-    assert sorted(found) == sorted(task.legal.keys() - {task.space.index(config) for config, _ in known})
+    assert sorted(points) == sorted(task.legal.keys() - {task.space.index(config) for config, _ in known})
 
 
 @ALL
@@ -122,8 +122,8 @@ def test_proposing_does_not_wait_for_results(name: str) -> None:
     """A session that measures on many machines asks again before it has any result."""
     task = plain(default=DEFAULT)
     tuner = make_tuner(name, task)
-    found = [task.space.index(c) for _ in range(40) for c in tuner.propose(2)]
-    assert sorted(found) == sorted(task.legal)
+    points = [task.space.index(c) for _ in range(40) for c in tuner.propose(2)]
+    assert sorted(points) == sorted(task.legal)
 
 
 @ALL

@@ -52,8 +52,8 @@ def test_small_batches_walk_the_same_way() -> None:
 def test_a_wide_beam_crosses_what_a_narrow_one_cannot() -> None:
     """a=3 is better only with b=3, and bad alone."""
     task = Landscape(CHOICES, lambda c: 0.1 if (c["a"], c["b"]) == (3, 3) else c["a"] + c["b"], default=START)
-    found = {width: search(task, make_tuner("beam", task, width=width), 9, batch=100) for width in (1, 3)}
-    assert 0.1 in found[3] and 0.1 not in found[1]
+    best = {width: search(task, make_tuner("beam", task, width=width), 9, batch=100) for width in (1, 3)}
+    assert 0.1 in best[3] and 0.1 not in best[1]
 
 
 def test_illegal_extensions_are_passed_over() -> None:

@@ -95,8 +95,8 @@ def _scale_inverted(patch: pytest.MonkeyPatch) -> None:
     right = recognize_attention._factor
 
     def factor(call: Any) -> float | None:
-        found = right(call)
-        return None if found is None else 1.0 / found
+        value = right(call)
+        return None if value is None else 1.0 / value
 
     patch.setattr(recognize_attention, "_factor", factor)
 
@@ -105,7 +105,9 @@ def from_package(*passes: type[Pass]) -> Plant:
     """Passes that another package brings."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        entries = [types.SimpleNamespace(value=f"package:{one.__name__}", load=lambda one=one: one) for one in passes]
+        entries = [
+            types.SimpleNamespace(value=f"package:{step.__name__}", load=lambda step=step: step) for step in passes
+        ]
         patch.setattr(pipeline, "entry_points", lambda: entries)
 
     return plant
@@ -129,8 +131,8 @@ def _wrong_numbers(
         right = recipe.compute
 
         def compute(self: Recipe, match: Any, config: Any, layouts: Any) -> tirx.PrimFunc:
-            made = right(self, match, config, layouts)
-            return with_numbers(made, change) if when(config) else made
+            function = right(self, match, config, layouts)
+            return with_numbers(function, change) if when(config) else function
 
         patch.setattr(recipe, "compute", compute)
 
@@ -141,10 +143,10 @@ def _taps_transposed(patch: pytest.MonkeyPatch) -> None:
     right = Conv2dDepthwise.layouts
 
     def layouts(self: Recipe, match: Any, config: Any, offered: Any) -> Layouts:
-        found = right(self, match, config, offered)
+        chosen = right(self, match, config, offered)
         at = match.group.params.index(match.weight)
-        swapped = Layout((0, 1, 3, 2), found.params[at].block)
-        return Layouts((*found.params[:at], swapped, *found.params[at + 1 :]), found.output)
+        swapped = Layout((0, 1, 3, 2), chosen.params[at].block)
+        return Layouts((*chosen.params[:at], swapped, *chosen.params[at + 1 :]), chosen.output)
 
     patch.setattr(Conv2dDepthwise, "layouts", layouts)
 
@@ -215,7 +217,7 @@ def _add_wraps_rows(patch: pytest.MonkeyPatch) -> None:
 
 _SYSTOLIC = {"offload": "systolic", "offload_options": {"when": "always"}}
 
-BUGS: tuple[Bug, ...] = (
+BUGS: dict[str, Bug] = {bug.name: bug for bug in (
     Bug("shift", "fold-batch-norm adds the shift with the wrong sign", "pass", "fold-batch-norm", models.conv_bn,
         _shift_negated),
     Bug("same-weights", "equal shapes pass for equal constants", "pass", "eliminate-common-subexpressions",
@@ -244,4 +246,4 @@ BUGS: tuple[Bug, ...] = (
         _relu_forgotten, _SYSTOLIC),
     Bug("driver", "a back end's driver does nothing for gelu", "offload", "fc1", lambda: models.two_dense(True),
         _gelu_does_nothing, _SYSTOLIC),
-)  # fmt: skip
+)}  # fmt: skip

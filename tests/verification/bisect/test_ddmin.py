@@ -22,8 +22,8 @@ def search(culprits: set[int], count: int) -> tuple[tuple[int, ...], int]:
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 18])
 def test_each_single_culprit_is_found_by_halving(count: int) -> None:
     for culprit in range(count):
-        found, trials = search({culprit}, count)
-        assert found == (culprit,) and trials <= 2 * count.bit_length()
+        culprits, trials = search({culprit}, count)
+        assert culprits == (culprit,) and trials <= 2 * count.bit_length()
 
 
 def test_pairs_and_triples_are_found() -> None:
@@ -41,5 +41,5 @@ def test_nothing_can_be_left_out_where_the_answer_is_not_monotone() -> None:
     def helps(off: tuple[int, ...]) -> bool:
         return set(off) in ({0, 1, 2, 3, 4, 5}, {1, 2, 4}, {1, 4, 5})
 
-    found = minimal_set(range(6), helps)
-    assert len(found) in (3, 6)
+    culprits = minimal_set(range(6), helps)
+    assert len(culprits) in (3, 6)

@@ -24,77 +24,78 @@ from .user_passes import DropRelu, MaximumAsMinimum, ReluAsMaximum
 OPTIONS: dict[str, Any] = {"threads": 1, "records": None}
 
 
-def plant(name: str, patch: pytest.MonkeyPatch) -> None:
-    next(bug for bug in BUGS if bug.name == name).plant(patch)
-
-
-def names(found: Bisection) -> list[str]:
-    return [one.name for one in found.culprits]
+def names(bisection: Bisection) -> list[str]:
+    return [culprit.name for culprit in bisection.culprits]
 
 
 def test_nothing_is_wrong() -> None:
-    found = tvm_ext.bisect(models.softmax(), **OPTIONS)
-    assert found.ok and found.status == "agrees" and len(found.trials) == 1 and not found.commands
-    assert "nothing is wrong" in str(found)
+    bisection = tvm_ext.bisect(models.softmax(), **OPTIONS)
+    assert bisection.ok and bisection.status == "agrees" and len(bisection.trials) == 1 and not bisection.commands
+    assert "nothing is wrong" in str(bisection)
 
 
 def test_a_culprit_with_all_that_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant("packing", monkeypatch)
+    BUGS["packing"].plant(monkeypatch)
     events: list[dict[str, Any]] = []
-    found = tvm_ext.bisect(models.two_dense(), "layer", on_event=lambda e: events.append(dict(e)), **OPTIONS)
-    (culprit,) = found.culprits
+    bisection = tvm_ext.bisect(models.two_dense(), "layer", on_event=lambda e: events.append(dict(e)), **OPTIONS)
+    (culprit,) = bisection.culprits
     assert culprit.nodes == ("fc2",) and culprit.recipe == "dense" and "tile_o" in culprit.config
-    assert [e["kind"] for e in events] == ["start", "trial"] * len(found.trials)
-    text = str(found)
-    assert "the error comes from layer fused_matmul_add" in text and f"{len(found.trials)} compiles" in text
-    assert all(f"\n{trial.number:5}  " in text for trial in found.trials) and "y: error" in text
-    assert str(found.trials[0]).startswith("trial 0: everything on: y: error")
-    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert plain["culprits"][0]["name"] == culprit.name and plain["compiles"] == len(found.trials)
+    assert [e["kind"] for e in events] == ["start", "trial"] * len(bisection.trials)
+    text = str(bisection)
+    assert "the error comes from layer fused_matmul_add" in text and f"{len(bisection.trials)} compiles" in text
+    assert all(f"\n{trial.number:5}  " in text for trial in bisection.trials) and "y: error" in text
+    assert str(bisection.trials[0]).startswith("trial 0: everything on: y: error")
+    plain = json.loads(json.dumps(bisection.as_dict(), allow_nan=False))
+    assert plain["culprits"][0]["name"] == culprit.name and plain["compiles"] == len(bisection.trials)
 
 
 @pytest.mark.long
 def test_the_command_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant("packing", monkeypatch)
-    found = bisect(models.two_dense(), "layer", **OPTIONS)
-    words = shlex.split(found.commands[-1])
+    BUGS["packing"].plant(monkeypatch)
+    bisection = bisect(models.two_dense(), "layer", **OPTIONS)
+    words = shlex.split(bisection.commands[-1])
     off = [switch_argument(word) for flag, word in itertools.pairwise(words) if flag == "--off"]
-    for given, right in (([], False), (off, True)):
-        proto, looked = models.two_dense(), Instruments(switches=switches_of(given))
-        made = compile_model(proto, instruments=looked, **OPTIONS)
-        assert tvm_ext.verify(made, proto).ok is right
+    for switches, right in (([], False), (off, True)):
+        proto, looked = models.two_dense(), Instruments(switches=switches_of(switches))
+        compiled = compile_model(proto, instruments=looked, **OPTIONS)
+        assert tvm_ext.verify(compiled, proto).ok is right
 
 
 @pytest.mark.long
 def test_another_kind_is_not_to_blame_and_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant("packing", monkeypatch)
+    BUGS["packing"].plant(monkeypatch)
     for kind, reason in (("pass", "all passes are right"), ("record", "there is none"), ("offload", "there is none")):
-        found = bisect(models.two_dense(), kind, **OPTIONS)
-        assert found.status == "elsewhere" and reason in found.verdict and "recipe" in found.hint and not found.ok
+        bisection = bisect(models.two_dense(), kind, **OPTIONS)
+        assert (
+            bisection.status == "elsewhere"
+            and reason in bisection.verdict
+            and "recipe" in bisection.hint
+            and not bisection.ok
+        )
     assert "always on: lower-rest" in str(bisect(models.two_dense(), "pass", **OPTIONS))
 
 
 @pytest.mark.long
 def test_a_wrong_pass_is_no_recipe_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant("shift", monkeypatch)
-    found = bisect(models.conv_bn(), "recipe", **OPTIONS)
-    assert found.status == "elsewhere" and "every pass on" in found.verdict and "pass" in found.hint
+    BUGS["shift"].plant(monkeypatch)
+    bisection = bisect(models.conv_bn(), "recipe", **OPTIONS)
+    assert bisection.status == "elsewhere" and "every pass on" in bisection.verdict and "pass" in bisection.hint
 
 
 @pytest.mark.long
 def test_two_wrong_passes_have_to_be_off_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant("folding", monkeypatch)
+    BUGS["folding"].plant(monkeypatch)
     from_package(DropRelu)(monkeypatch)
-    found = bisect(models.two_dense(), "pass", **OPTIONS)
-    assert sorted(names(found)) == ["drop-relu", "fold-constants"] and "depends on several" in found.verdict
+    bisection = bisect(models.two_dense(), "pass", **OPTIONS)
+    assert sorted(names(bisection)) == ["drop-relu", "fold-constants"] and "depends on several" in bisection.verdict
 
 
 @pytest.mark.long
 def test_a_pass_that_spoils_what_another_made_takes_both(monkeypatch: pytest.MonkeyPatch) -> None:
     from_package(ReluAsMaximum, MaximumAsMinimum)(monkeypatch)
-    found = bisect(models.two_dense(), "pass", **OPTIONS)
-    both = {one.name for finding in found.findings for one in (*finding.culprits, *finding.also)}
-    assert both == {"relu-as-maximum", "maximum-as-minimum"} and "it takes" in found.verdict
+    bisection = bisect(models.two_dense(), "pass", **OPTIONS)
+    both = {suspect.name for finding in bisection.findings for suspect in (*finding.culprits, *finding.also)}
+    assert both == {"relu-as-maximum", "maximum-as-minimum"} and "it takes" in bisection.verdict
 
 
 @pytest.mark.long
@@ -104,8 +105,8 @@ def test_a_batch_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [node("MatMul", "x w", "h", "fc"), node("Relu", "h", "y", "relu")]
     proto = model(nodes, [value("x", ("n", 7))], [value("y", ("n", 5))], {"w": random(7, 5)})
     from_package(DropRelu)(monkeypatch)
-    found = bisect(proto, "pass", shapes={"x": ("n", 7)}, specialize={"n": (1, 2)}, **OPTIONS)
-    assert names(found) == ["drop-relu"]
+    bisection = bisect(proto, "pass", shapes={"x": ("n", 7)}, specialize={"n": (1, 2)}, **OPTIONS)
+    assert names(bisection) == ["drop-relu"]
 
 
 def test_refusals(tmp_path: Any) -> None:
@@ -138,5 +139,5 @@ def test_a_wrong_pass_that_works_for_one_recipe_only(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(merging, "WORTH", 1e9)
     assert bisect(inverted(6), **OPTIONS).ok
     monkeypatch.setattr(merging.Merger, "merged", merged)
-    found = bisect(inverted(6), **OPTIONS)
-    assert names(found) == ["fuse-expansions"] and found.culprits[0].kind == "pass", str(found)
+    bisection = bisect(inverted(6), **OPTIONS)
+    assert names(bisection) == ["fuse-expansions"] and bisection.culprits[0].kind == "pass", str(bisection)

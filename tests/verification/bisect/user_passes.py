@@ -12,37 +12,34 @@ from tvm_ext.core.passes import CompileContext, Pass, PassResult
 class DropRelu(Pass):
     """relu(x) -> x, which is wrong."""
 
-    name = "drop-relu"
+    name, op, rule = "drop-relu", "relax.nn.relu", "relu(x) -> x"
 
     def run(self, mod: tvm.IRModule, ctx: CompileContext) -> PassResult:
         return Rewriter(mod, ctx).rewrite(self._visit)
 
     def _visit(self, binding: relax.VarBinding, rewriter: Rewriter) -> Any:
-        if op_name(binding.value) != "relax.nn.relu":
+        if op_name(binding.value) != self.op:
             return None
-        rewriter.fire("relu(x) -> x")
-        return binding.value.args[0]
+        rewriter.fire(self.rule)
+        return self.instead(*binding.value.args)
+
+    def instead(self, x: relax.Expr, *more: relax.Expr) -> relax.Expr:
+        return x
 
 
 class ReluAsMaximum(DropRelu):
     """relu(x) -> maximum(x, 0), which is right."""
 
-    name = "relu-as-maximum"
+    name, rule = "relu-as-maximum", "relu(x) -> maximum(x, 0)"
 
-    def _visit(self, binding: relax.VarBinding, rewriter: Rewriter) -> Any:
-        if op_name(binding.value) != "relax.nn.relu":
-            return None
-        rewriter.fire("relu(x) -> maximum(x, 0)")
-        return relax.op.maximum(binding.value.args[0], relax.const(0.0, "float32"))
+    def instead(self, x: relax.Expr, *more: relax.Expr) -> relax.Expr:
+        return relax.op.maximum(x, relax.const(0.0, "float32"))
 
 
 class MaximumAsMinimum(DropRelu):
     """maximum(x, c) -> minimum(x, c), which is wrong."""
 
-    name = "maximum-as-minimum"
+    name, op, rule = "maximum-as-minimum", "relax.maximum", "maximum(x, c) -> minimum(x, c)"
 
-    def _visit(self, binding: relax.VarBinding, rewriter: Rewriter) -> Any:
-        if op_name(binding.value) != "relax.maximum":
-            return None
-        rewriter.fire("maximum(x, c) -> minimum(x, c)")
-        return relax.op.minimum(*binding.value.args)
+    def instead(self, x: relax.Expr, *more: relax.Expr) -> relax.Expr:
+        return relax.op.minimum(x, *more)
