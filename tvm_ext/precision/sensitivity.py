@@ -23,7 +23,8 @@ from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.checks.checker import Checked, check_model
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import LIMIT, Source, read_model
+from ..frontend.reading.reader import LIMIT, Source
+from ..frontend.reading.signature import read_with
 from ..runtime.table import Column, Table, plain_fields
 from .switched import SWITCHES, Switched, switched_model
 
@@ -126,7 +127,8 @@ def sensitivity(
     chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
     if chosen.precision == "float32":
         raise OptionError("precision='float32' rounds nothing that could be measured", fix="choose 'bf16' or 'fp16'")
-    return sensitivity_of(read_model(model), chosen, samples, seeds=seeds, on_event=on_event)
+    source, chosen = read_with(model, chosen)
+    return sensitivity_of(source, chosen, samples, seeds=seeds, on_event=on_event)
 
 
 def sensitivity_of(
