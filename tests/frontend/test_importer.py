@@ -172,12 +172,15 @@ def test_who_reads_a_tensor_whose_size_values_decide_is_named_and_who_makes_it()
     assert "'find' (NonZero)" in (text := message(error.value)) and "(2, at most 6)" in text
 
 
-def test_a_sequence_output_names_output_and_node():
+def test_a_sequence_output_is_its_elements():
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2, 3])
     proto = model([node("SequenceConstruct", ["x", "x"], ["s"], "seq")], [value("x", [2, 3])], [sequence])
-    with pytest.raises(UnsupportedError, match=r"output 's' of node 'seq'") as error:
-        imported(proto)
-    assert message(error.value)
+    found = imported(proto)
+    assert [(spec.name, spec.shape) for spec in found.outputs] == [("s[0]", (2, 3)), ("s[1]", (2, 3))]
+    assert [(v.name, v.kind, v.type, v.tensors) for v in found.results] == [
+        ("s", "sequence", "seq(tensor(float))", ("s[0]", "s[1]"))
+    ]
+    assert {*map(tuple, found.provenance.as_dict().values())} == {("seq",)}
 
 
 def test_import_prints_nothing_and_leaves_the_proto_alone():

@@ -88,7 +88,7 @@ def _run(model: Any, mutant: Mutant, path: str) -> Outcome:
         results = model.run(feeds)
     except Exception as error:
         return failed("run", error)
-    pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, [results[spec.name] for spec in model.outputs])))
+    pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, list(results.values()))))
     return Outcome("compiled")
 
 

@@ -23,9 +23,21 @@ def ours(case: Case, **options: Any) -> list[Any]:
     """`tvm_ext.compile`, with the inputs that decide a shape frozen."""
     feeds = feeds_of(case)
     freeze = {name: feeds.pop(name) for name in case.frozen}
-    program = compiled(case.model, threads=1, freeze=freeze, **options)
-    results = program.run(feeds)
-    return [results[spec.name] for spec in program.outputs]
+    shapes = {name: _shapes(value) for name, value in feeds.items()} if _takes_sequences(case.model) else {}
+    program = compiled(case.model, threads=1, freeze=freeze, shapes=shapes, **options)
+    return list(program.run(feeds).values())
+
+
+def _takes_sequences(model: bytes) -> bool:
+    """Whether an input is a sequence or an optional."""
+    import onnx
+
+    return not all(value.type.HasField("tensor_type") for value in onnx.ModelProto.FromString(model).graph.input)
+
+
+def _shapes(value: Any) -> Any:
+    """What `shapes` says of a value."""
+    return [x.shape for x in value] if isinstance(value, list) else None if value is None else value.shape
 
 
 def onnxruntime(case: Case, optimized: bool = True) -> list[Any]:

@@ -17,10 +17,12 @@ from ..core.machine import available_cores
 from ..core.options import DEFAULT_BATCH, DEFAULT_SIZES, CompileOptions
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import free_shapes, input_specs
+from ..frontend.reading.signature import read_with
 from ..runtime.sizes.symbols import checked_sizes, dimensions_of, named_sizes, sizes_text
 from ..runtime.spec import TensorSpec
+from ..runtime.values import spread
 from ..verification.arrays import load_npz, save_npz
 from ..verification.environment import describe_machine
 from ..verification.verify import report_of
@@ -58,15 +60,16 @@ def benchmark(
             "rounds and times above zero are needed"
         )
     threads = settings.threads or available_cores()
-    source = read_model(model)
-    if settings.freeze:  # every contender gets the model with the values inside
-        source = frozen_source(source, settings.freeze)
+    source, settings = read_with(model, settings)
+    inputs = spread(inputs or {}) if source.arguments else inputs or {}
+    if settings.freeze or source.arguments:  # every contender gets the model of tensors, with the values inside
+        source, options = frozen_source(source, settings.freeze), {**options, "shapes": dict(settings.shapes)}
         model, options = source.proto, {key: value for key, value in options.items() if key != "freeze"}
     busy = load_warning(available_cores())
     with tempfile.TemporaryDirectory(prefix="tvm-ext-bench-") as folder, contextlib.ExitStack() as stack:
         path = _stored(model, source, pathlib.Path(folder))
-        specs, at = _sized_specs(source, settings, inputs or {}, sizes)
-        save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
+        specs, at = _sized_specs(source, settings, inputs, sizes)
+        save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs, seed))
         race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
         race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
         race.warnings = [busy] if busy else []

@@ -97,9 +97,13 @@ def _load(path: str) -> Arrays:
 
 
 def _save(path: str, outputs: Arrays) -> list[str]:
-    """Store outputs by position, since savez takes none that is called "file"; their names."""
-    np.savez(path, *outputs.values())
-    return list(outputs)
+    """Store outputs, and elements of sequences, by position: savez takes none that is called "file"; their names."""
+    listed = {name: x if isinstance(x, list) else [x] for name, x in outputs.items() if x is not None}
+    tensors = {
+        f"{n}[{i}]" if isinstance(outputs[n], list) else n: x for n, xs in listed.items() for i, x in enumerate(xs)
+    }
+    np.savez(path, *tensors.values())
+    return list(tensors)
 
 
 def sample(call: Callable[[], Any], seconds: float) -> list[float]:

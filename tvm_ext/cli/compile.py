@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import OptionError
 from ..runtime.sizes.symbols import sizes_text
 from ..runtime.table import Cell, Column, few, knobs_text, percent
-from .shared.common import Progress, compile_with_progress, model_of, print_json, spec_dicts, table_text
+from .shared.common import Progress, compile_with_progress, model_of, print_json, spec_dicts, table_text, value_dicts
 from .shared.options import add_compile_arguments, refuse_compile_options
 from .shared.stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
 
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "state": compiled.state,
+        "arguments": value_dicts(compiled.arguments), "results": value_dicts(compiled.results),
         "report": compiled.report,
         **({"changes": [change.as_dict() for change in changes]} if changes else {}),
     }  # fmt: skip
@@ -114,6 +115,9 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
         for spec in result[kind]:
             role = f" ({of[spec['name']]})" if spec["name"] in of else ""
             print(f"  {kind[:-1]:6}  {spec['name']}: {spec['dtype']} {tuple(spec['shape'])}{role}")
+    for kind, side in (("input", "arguments"), ("output", "results")):
+        for value in result[side]:
+            print(f"  {kind:6}  {value['name']}: {value['type']}, {', '.join(value['tensors']) or value['kind']}")
     kernels = report.get("kernels", [])
     print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
     for program in report.get("programs", [report] if "bytes_moved" in report else []):

@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run, save, print a line per output."""
+    import numpy as np
+
     from ..core.sample_inputs import seeded_inputs
+    from ..runtime.values import spread
     from ..verification.sizes import sizes_of
 
     feeds = given_inputs(args)
@@ -39,8 +42,12 @@ def run(args: argparse.Namespace) -> int:
     if feeds is None:
         feeds = seeded_inputs(compiled.inputs, args.seed, sizes=sizes_of(compiled, args.sizes))
     outputs = compiled.run(feeds)
-    written = _save(args, outputs)
-    rows = [_summary(name, value) for name, value in outputs.items()]
+    tensors = spread(outputs)
+    written = _save(args, tensors)
+    rows = [_summary(name, value) for name, value in tensors.items()]
+    rows += [
+        _no_tensor(name, value) for name, value in outputs.items() if not isinstance(value, np.ndarray) and not value
+    ]
     table = table_text(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
     values = {"ok": True, "model": args.model, "outputs": rows, "written": written}
     return print_result(args, values, table, *(f"wrote {path}" for path in written))
@@ -76,6 +83,12 @@ def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]
             save_npy(path, value)
             written.append(str(path))
     return written
+
+
+def _no_tensor(name: str, value: list[Any] | None) -> dict[str, Any]:
+    """The row of an output that is an empty sequence, or absent."""
+    what = "absent" if value is None else "empty sequence"
+    return {"name": name, "dtype": what, "shape": None, "min": "-", "max": "-", "not_finite": 0, "first": ""}
 
 
 def _summary(name: str, value: np.ndarray) -> dict[str, Any]:

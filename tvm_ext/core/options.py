@@ -44,6 +44,8 @@ class CompileOptions:
     Attributes:
         shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
             as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 0 too.
+            Of a sequence a list of shapes, one for each of its tensors, as in `{"seq": [(2, 3), (4, 3)]}`; None of an
+            optional that is absent.
         dims: name of a symbolic dimension -> its smallest and largest size, as in `{"N": (1, 8), "S": (1, 512)}`: one
             program, planned at the largest sizes, runs all of them. With `dims`, or with several names in `shapes`, a
             name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512. A size of 0
@@ -101,7 +103,8 @@ class CompileOptions:
 
     shapes: Shapes = field(default=(), metadata=_flag(
         "--shape", "NAME=1,3,224,224", "shape of an input whose dimensions the model leaves free; once per input; a "
-        "name, as in N,3,224,224, is a batch of any size",
+        "name, as in N,3,224,224, is a batch of any size; NAME[0], NAME[1], ... are those of a sequence, and None is "
+        "an optional that is absent",
         example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     dims: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(

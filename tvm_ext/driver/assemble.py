@@ -78,6 +78,7 @@ class Assembled:
             has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
             bodies=tuple(body for body, _ in self.bodies), symbols=self.model.symbols, state=self._states(),
+            arguments=source.arguments, results=self.model.lowered[0].imported.results,
         )  # fmt: skip
 
     def _states(self) -> tuple[tuple[str, str], ...]:

@@ -168,6 +168,8 @@ class _Beside:
 
 def _unlike(outputs: Sequence[TensorSpec], stated: Sequence[TensorSpec], sizes: Mapping[str, int]) -> str:
     """Which output has another shape at these sizes than is stated; "" if none has."""
+    if [spec.name for spec in outputs] != [spec.name for spec in stated]:
+        return "a sequence among its outputs has another length"
     for own, other in zip(outputs, stated, strict=True):
         try:
             shape: object = other.sized(sizes).shape

@@ -14,8 +14,9 @@ from ..core.options import CompileOptions
 from ..core.settings.shapes import check_names
 from ..core.settings.states import Axes, state_pairs
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import free_shapes, input_specs
+from ..frontend.reading.signature import read_with
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of
@@ -133,7 +134,8 @@ def lower(
     """
     clock = clock or Clock()
     clock.lap("start")
-    return run_pipeline(start(read_model(model), options, machine, clock, instruments), until)
+    source, options = read_with(model, options)
+    return run_pipeline(start(source, options, machine, clock, instruments), until)
 
 
 def lower_all(
@@ -148,7 +150,7 @@ def lower_all(
         UnsupportedError: dimensions are symbolic, and the model is no such program.
     """
     clock = clock or Clock()
-    source = read_model(model)
+    source, options = read_with(model, options)
     clock.lap("start")
     named = with_symbols(frozen_source(source, options.freeze), options)
     if not named.symbols:
@@ -329,12 +331,15 @@ def _row_wise_outputs(
         folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), program.mod, ctx)
         imported.append(program)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
+    _check_alike(imported[0], imported[1], source.name, _fix(inputs))
     pair = Pair((modules[0], modules[1]), (first, second))
     check_row_wise(pair, imported[0].provenance, source.name, _fix(inputs))
     outputs = tuple(_symbolic(a, b, first, str(options.symbol))
                     for a, b in zip(imported[0].outputs, imported[1].outputs, strict=True))  # fmt: skip
     for size in {1, *options.sizes}:  # one above all: a batch of one may be squeezed away
-        _check_outputs(_imported(source, options, size, _fix(inputs)), size, outputs, source.name, _fix(inputs))
+        other = _imported(source, options, size, _fix(inputs))
+        _check_alike(imported[0], other, source.name, _fix(inputs))
+        _check_outputs(other, size, outputs, source.name, _fix(inputs))
     return outputs
 
 
@@ -356,6 +361,16 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
         wrong += f"node {node!r} runs in {imported.regions[0].backend}, of which nobody knows that it works row by row"
         raise UnsupportedError(wrong, fix=fix)
     return imported
+
+
+def _check_alike(first: Imported, other: Imported, model: str, fix: str) -> None:
+    """Outputs that are sequences have as many tensors for one size of the batch as for another.
+
+    Raises:
+        UnsupportedError: one has not.
+    """
+    if first.results != other.results:
+        raise UnsupportedError(f"{model}: the batch decides how many tensors a sequence among its outputs has", fix=fix)
 
 
 def _symbolic(first: TensorSpec, other: TensorSpec, size: int, symbol: str) -> TensorSpec:

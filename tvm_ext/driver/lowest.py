@@ -125,12 +125,14 @@ def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solv
 
 
 def unlike_regions(own: Imported, first: Imported) -> str:
-    """Why what runs beside the program is not the same at all sizes; "" if it is: loops whose steps are.
+    """Why what runs beside the program, or what its outputs are, is not the same at all sizes; "" if it is.
 
     Args:
         own: the model as it is imported at some sizes.
         first: at the bounds.
     """
+    if own.results != first.results:
+        return "sizes decide how many tensors a sequence among its outputs has"
     for region in own.regions:
         flow = control_flow.flow_of(region.program.value.numpy().tobytes()) if "body" in region.facts else None
         if not isinstance(flow, control_flow.Loop):

@@ -24,7 +24,7 @@ from tvm import relax, topi
 from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from ..core.errors import TvmExtError, UnsupportedError
+from ..core.errors import TvmExtError
 from ..core.graph.relax_graph import dtype_of, shape_of
 from ..core.numbers.storage import Growth
 from .checks.attributes import check_axis, float_defaults, is_stated
@@ -46,6 +46,7 @@ from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
 from .known_values import check_decided, known_outputs, value_of
 from .naming import Names, identifier, node_labels
+from .outputs import spread_outputs, tensor_of
 from .reading.narrow import NARROW, stored, with_stated_dtype, wrapped
 from .reading.walk import value_names
 from .trace import Trace
@@ -101,10 +102,7 @@ class GraphImporter(ONNXGraphImporter):
             UnsupportedError: a converter refused; names the ONNX node, its operator, the opset and the reason.
         """
         graph = self._checked.graph
-        stand_in = types.SimpleNamespace(
-            node=(), initializer=graph.initializer, input=graph.input,
-            output=[f"output {i}" for i in range(len(graph.output))],
-        )  # fmt: skip
+        stand_in = types.SimpleNamespace(node=(), initializer=graph.initializer, input=graph.input, output=[])
         with _ONE_AT_A_TIME:
             try:
                 self.trace.mod = self.from_onnx(stand_in, self._checked.opset)
@@ -138,9 +136,11 @@ class GraphImporter(ONNXGraphImporter):
                 self._convert_node(node)
                 self._check_static(node)
             self._close(node, label)
-        for i, output in enumerate(self._checked.graph.output):
+        spread_outputs(self._checked.graph.output, self._nodes, self.trace, self.names)
+        for i, output in enumerate(self.trace.returned):
+            graph.output.append(f"output {i}")
             self._nodes[f"output {i}"] = self._output(output)
-        self.trace.sizes = add_counts(self._checked.graph.output, self._nodes, self.trace)
+        self.trace.sizes = add_counts(self.trace.returned, self._nodes, self.trace)
         graph.output.extend(self.trace.sizes)
         self._mark([])
 
@@ -377,7 +377,7 @@ class GraphImporter(ONNXGraphImporter):
 
     def _output(self, output: onnx.ValueInfoProto) -> relax.Var:
         """A variable of its own for an output: no other output's, no input, no constant, of the dtype stated."""
-        var = self._tensor(output)
+        var = tensor_of(output.name, self._nodes[output.name], self.trace, self._model)
         maker = self.trace.makers.get(output.name)
         labels = self.trace.results.get(var, ("", [maker] if maker else []))[1]
         wanted = dtype_name(output.type)
@@ -390,11 +390,3 @@ class GraphImporter(ONNXGraphImporter):
         self.trace.outputs.append(var)
         self._mark(labels)
         return var
-
-    def _tensor(self, output: onnx.ValueInfoProto) -> Any:
-        value = as_tensor(at_most(self._nodes[output.name]))
-        if isinstance(value, (relax.Var, GenericConst)) and isinstance(value.ty, relax.TensorType):
-            return value
-        fix = "give the elements of sequences and optionals as outputs, or join them by ConcatFromSequence"
-        what = f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r}"
-        raise UnsupportedError(f"{what} is {sequences.describe(value)}, not a tensor", fix=fix)

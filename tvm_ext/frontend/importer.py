@@ -21,6 +21,7 @@ from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
 from ..runtime.table import few
+from ..runtime.values import Value
 from .checks.checker import Checked, check_model
 from .checks.inference import check_shapes, dims_known, types_of_outputs
 from .checks.refusal import UNFIT
@@ -45,6 +46,7 @@ class Imported:
         mod: the module; `main` takes the inputs and returns the output, or a tuple of them, in graph order. Weights
             are constants of it.
         inputs, outputs: ONNX names, static shapes and dtypes, in graph order; behind the outputs their counts.
+        results: outputs as callers have them, where some are sequences or optionals; else none.
         provenance: Relax variable name -> ONNX nodes.
         warnings: what is odd but allowed, such as NaN among the weights.
         types: ONNX node -> operator, of all nodes of the graph.
@@ -63,6 +65,7 @@ class Imported:
     folded: Mapping[str, str]
     regions: tuple[OffloadedRegion, ...] = ()
     bodies: Mapping[str, Imported] = field(default_factory=dict)
+    results: tuple[Value, ...] = ()
 
     def enter(self, ctx: CompileContext) -> None:
         """Let the passes know who has the work of each node so far, and what the regions are."""
@@ -133,7 +136,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     outputs = []
     warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
     wrong_rank = functools.partial(_wrong_rank, checked.nodes, trace.values, checked.opset)
-    for stated, var in zip(checked.graph.output, trace.outputs, strict=False):
+    for stated, var in zip(trace.returned, trace.outputs, strict=False):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         spec = replace(_output_spec(stated, var, maker, model), count=trace.counts.get(stated.name))
         outputs.append(spec)
@@ -144,7 +147,9 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
     folded = folded_nodes(checked.graph.node, trace, provenance)
     tensors = checked.inputs, tuple(outputs)
-    return Imported(mod, *tensors, provenance, tuple(warnings), types, folded, tuple(trace.regions), trace.bodies)
+    regions = tuple(trace.regions)
+    warned = tuple(warnings)
+    return Imported(mod, *tensors, provenance, warned, types, folded, regions, trace.bodies, trace.signature)
 
 
 def _told(region: OffloadedRegion) -> str:

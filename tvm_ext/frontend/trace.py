@@ -16,6 +16,7 @@ from tvm.ir import IRModule
 from ..core.graph.offload_plan import OffloadedRegion
 from ..core.graph.provenance import Provenance
 from ..runtime.interface import Count
+from ..runtime.values import Value
 
 if TYPE_CHECKING:
     from .importer import Imported
@@ -30,7 +31,9 @@ class Trace:
         segments: marker variable -> labels of the nodes whose bindings it closes.
         inputs: the variables of the graph's inputs.
         results: bound variable that is a node's output -> ONNX name to call it by, and labels of the nodes behind it.
-        outputs: the variables of the graph's outputs, in order, and behind them those of counts.
+        returned: outputs of the graph that are tensors, and elements of those that are sequences.
+        signature: its outputs as callers have them, where some are sequences or optionals.
+        outputs: the variables of `returned`, in order, and behind them those of counts.
         counts: output -> what says how much of it there is, where values decide that; sizes: names of the counts.
         makers: ONNX value -> label of the node that makes it.
         values: ONNX value -> what stands for it.
@@ -43,6 +46,8 @@ class Trace:
     segments: dict[relax.Var, list[str]] = field(default_factory=dict)
     results: dict[relax.Var, tuple[str, list[str]]] = field(default_factory=dict)
     inputs: set[relax.Var] = field(default_factory=set)
+    returned: list[onnx.ValueInfoProto] = field(default_factory=list)
+    signature: tuple[Value, ...] = ()
     outputs: list[relax.Var] = field(default_factory=list)
     counts: dict[str, Count] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)

@@ -113,7 +113,7 @@ class _Writer:
             run.machine.as_dict(), installed_versions(), run.imported.inputs, run.imported.outputs,
             run.imported.warnings, self._state(snapshot), self._tensors_file if arrays else "",
             {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in arrays.items()},
-            text_digest(content), {}, base, _why_closed(stage, run),
+            text_digest(content), {}, base, _why_closed(stage, run), run.source.arguments, run.imported.results,
         )  # fmt: skip
 
     def _state(self, snapshot: Snapshot | None) -> dict[str, Any]:

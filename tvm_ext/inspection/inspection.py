@@ -23,10 +23,12 @@ from ..driver.lower import Clock, Lowered, run_pipeline, start, with_symbols
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
 from ..frontend.importer import Imported
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
+from ..frontend.reading.signature import read_with
 from ..runtime.files import make_folder
 from ..runtime.table import Column, Table
+from ..runtime.values import described, plain_values
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
@@ -183,8 +185,9 @@ class Inspection(Shown):
         page = Page(f"{self.model}: every step of its compile")
         facts = [
             ("model", self.model), ("SHA-256", self.source.sha256),
-            *((title, ", ".join(f"{spec.name}: {spec}" for spec in specs))
-              for title, specs in (("inputs", self.imported.inputs), ("outputs", self.imported.outputs))),
+            *((title, ", ".join(map(": ".join, described(values or plain_values(specs), specs))))
+              for title, values, specs in (("inputs", self.source.arguments, self.imported.inputs),
+                                           ("outputs", self.imported.results, self.imported.outputs))),
             ("compiled for", f"{self.machine.mcpu} ({self.machine.isa}), {self.machine.threads} threads"),
         ]  # fmt: skip
         page.section("Model", Facts(facts), *(Note(warning, "warn") for warning in self.imported.warnings))
@@ -223,7 +226,7 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
         UnsupportedError: as for :func:`tvm_ext.compile`; or a batch without bounds is symbolic: name one size.
     """
     last = stage_named(to) if to else None
-    chosen, source = CompileOptions.of(**options), read_model(model)
+    source, chosen = read_with(model, CompileOptions.of(**options))
     machine, snapshots = machine_for(chosen), Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")

@@ -18,6 +18,7 @@ from ..runtime.files import write_text
 from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
 from ..runtime.table import Cell, Column, Table, knobs_text, plain_fields
+from ..runtime.values import described
 from ..verification.environment import describe_machine
 from ..verification.layer_check import check_layers
 from ..verification.layers import LayerReport
@@ -175,7 +176,8 @@ def _report(
     analysis: Analysis, compiled: CompiledModel, profile: Profile | None, layers: LayerReport | None,
     failed: Mapping[str, str], path: Path | None,
 ) -> Report:  # fmt: skip
-    inputs, outputs = (tuple(f"{t.name} {t}" for t in side) for side in (compiled.inputs, compiled.outputs))
+    sides = (compiled.arguments, compiled.inputs), (compiled.results, compiled.outputs)
+    inputs, outputs = (tuple(map(" ".join, described(*side))) for side in sides)
     return Report(
         analysis, compiled.report, str(compiled.metadata.machine["isa"]), compiled.threads, inputs, outputs,
         owners_of(compiled), describe_machine(), profile, layers, failed, path,

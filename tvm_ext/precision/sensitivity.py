@@ -23,8 +23,10 @@ from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.checks.checker import Checked, check_model
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import LIMIT, Source, read_model
+from ..frontend.reading.reader import LIMIT, Source
+from ..frontend.reading.signature import read_with
 from ..runtime.table import Column, Table, plain_fields
+from ..runtime.values import spread, tensors_of
 from .switched import SWITCHES, Switched, switched_model
 
 #: Random inputs that a compile measures on.
@@ -126,7 +128,9 @@ def sensitivity(
     chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
     if chosen.precision == "float32":
         raise OptionError("precision='float32' rounds nothing that could be measured", fix="choose 'bf16' or 'fp16'")
-    return sensitivity_of(read_model(model), chosen, samples, seeds=seeds, on_event=on_event)
+    source, chosen = read_with(model, chosen)
+    samples = [tensors_of(sample, source.arguments) for sample in samples] if source.arguments else samples
+    return sensitivity_of(source, chosen, samples, seeds=seeds, on_event=on_event)
 
 
 def sensitivity_of(
@@ -227,7 +231,8 @@ class _Runs:
         except Exception as error:
             failed = InputError if type(error).__name__ in ("InvalidArgument", "ValueError") else UnsupportedError
             raise failed(f"onnxruntime cannot run the model to measure its layers: {error}") from error
-        return {name: value for name, value in zip(self._names, values, strict=True) if isinstance(value, np.ndarray)}
+        tensors = spread(dict(zip(self._names, values, strict=True)))
+        return {name: value for name, value in tensors.items() if isinstance(value, np.ndarray)}
 
 
 def _session(model: str, switched: Switched) -> Any:

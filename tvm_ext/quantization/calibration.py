@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..core.errors import InputError, OptionError
+from ..core.errors import InputError, OptionError, UnsupportedError
 from ..verification.arrays import load_npy, load_npz
 
 Sample = dict[str, np.ndarray]
@@ -30,8 +30,15 @@ class InputSpec:
 
 
 def input_specs(model: Any) -> tuple[InputSpec, ...]:
-    """The inputs of an `onnx.ModelProto` that are no weights."""
+    """The inputs of an `onnx.ModelProto` that are no weights.
+
+    Raises:
+        UnsupportedError: one is a sequence or an optional.
+    """
     weights = {tensor.name for tensor in model.graph.initializer}
+    if nested := [i.name for i in model.graph.input if not i.type.HasField("tensor_type")]:
+        fix = "quantize the weights alone: weights='int8'"
+        raise UnsupportedError(f"input {nested[0]!r} is no tensor: ranges are measured on tensors", fix=fix)
     return tuple(
         InputSpec(i.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)), _shape(i))
         for i in model.graph.input

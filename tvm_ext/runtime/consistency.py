@@ -16,7 +16,9 @@ import numpy as np
 
 from ..core.errors import ArtifactError
 from .expansion import Compact
+from .interface import counted_specs
 from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
+from .values import ABSENT, SEQUENCE, TENSOR
 
 if TYPE_CHECKING:
     from .spec import Metadata, Program, TensorSpec
@@ -70,6 +72,7 @@ def check_consistency(metadata: Metadata) -> None:
         raise ArtifactError(f"metadata field 'programs': its first has fixed sizes, {fixed!r:.300}")
     _check_symbols(metadata)
     _check_counts(metadata.outputs)
+    _check_values(metadata)
     sides = (*metadata.inputs, *metadata.outputs)
     symbolic = not metadata.symbols and any(spec.batch_axis is not None for spec in sides)
     batches = [program.batch for program in metadata.programs]
@@ -93,6 +96,23 @@ def _check_unique(field: str, values: Iterable[Hashable]) -> None:
         if value in seen:
             raise ArtifactError(f"metadata field {field!r} has {value!r:.300} twice")
         seen.add(value)
+
+
+def _check_values(metadata: Metadata) -> None:
+    """See that inputs and outputs as callers have them are of tensors that there are, each once."""
+    outputs = counted_specs(metadata.outputs)
+    for key, values, specs in (
+        ("arguments", metadata.arguments, metadata.inputs), ("results", metadata.results, outputs),
+    ):  # fmt: skip
+        for value in values:
+            fits = {TENSOR: len(value.tensors) == 1, ABSENT: not value.tensors, SEQUENCE: True}
+            if not fits.get(value.kind, False):
+                raise ArtifactError(f"metadata field {key!r} has {value!r:.300}: no such value")
+        named, known = [name for value in values for name in value.tensors], [spec.name for spec in specs]
+        _check_unique(key, (value.name for value in values))
+        _check_unique(key, named)
+        if not set(named) <= set(known) or (values and key == "arguments" and len(named) < len(known)):
+            raise ArtifactError(f"metadata field {key!r} is of tensors {named!r:.300}; there are {known!r:.300}")
 
 
 #: What must be there, as text.

@@ -18,7 +18,6 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
-from .inputs import as_array, in_native_order, names_error, shape_error
 from .interface import counted_arrays, counted_specs
 from .library import load_library, write_library
 from .linker import find_linker
@@ -30,6 +29,17 @@ from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
 from .sizes.symbols import Symbol, dimensions_of, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
+from .values import (
+    Value,
+    as_array,
+    described,
+    in_native_order,
+    names_error,
+    plain_values,
+    shape_error,
+    tensors_of,
+    values_of,
+)
 from .vm import Caller, CallerPool, Hook, Observer, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
@@ -77,13 +87,41 @@ class CompiledModel:
     # -------------------------------------------------------------------------------------------- what it is
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Name, shape and dtype of each input."""
+        """Name, shape and dtype of each input; elements of sequences are inputs by themselves: "seq[0]"."""
         return self.metadata.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Name, shape and dtype of each output; a size that values decide has a name."""
-        return self._shown
+        """Name, shape and dtype of each output, as :attr:`inputs`; a size that values decide has a name."""
+        named = {name for value in self.metadata.results for name in value.tensors}
+        return tuple(spec for spec in self._shown if spec.name in named) if self.metadata.results else self._shown
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        """The inputs as :meth:`run` takes them: which of them are sequences, and which optionals are absent."""
+        return self.metadata.arguments or plain_values(self.inputs)
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The outputs as :meth:`run` returns them."""
+        return self.metadata.results or plain_values(self.outputs)
+
+    def tensors_of(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs of a call by the names that :attr:`inputs` has: elements of sequences by themselves.
+
+        Raises:
+            InputError: a name, or the length of a sequence, does not fit.
+        """
+        return tensors_of(inputs, self.metadata.arguments) if self.metadata.arguments else inputs
+
+    def nested(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs of a call by the names that :attr:`arguments` has: sequences as lists, as onnxruntime takes them.
+
+        Raises:
+            InputError: see :meth:`tensors_of`.
+        """
+        arguments = self.metadata.arguments
+        return values_of(tensors_of(inputs, arguments), arguments) if arguments else inputs
 
     @property
     def state(self) -> dict[str, str]:
@@ -123,7 +161,8 @@ class CompiledModel:
         return {offload.region: self._arrays[offload.weight].tobytes() for offload in self.metadata.offloads}
 
     def __repr__(self) -> str:
-        inputs, outputs = (", ".join(f"{t.name}: {t}" for t in side) for side in (self.inputs, self.outputs))
+        sides = (self.arguments, self.inputs), (self.results, self.outputs)
+        inputs, outputs = (", ".join(f"{name}: {text}" for name, text in described(*side)) for side in sides)
         machine = f"{self.metadata.machine['isa']}, {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"CompiledModel({self.metadata.model['name']!r}: ({inputs}) -> ({outputs}); {machine})"
 
@@ -139,19 +178,19 @@ class CompiledModel:
             return _from_artifact, (path.read_bytes(),)
 
     # -------------------------------------------------------------------------------------------- running
-    def run(self, inputs: Mapping[str, Any] | Any = None, /, *positional: Any) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, Any] | Any = None, /, *positional: Any) -> dict[str, Any]:
         """Run once.
 
         Args:
-            inputs: ONNX input name -> array; or the first input's array, with the others following it. Shapes and
-                dtypes must be those of :attr:`inputs`; a symbolic batch may have any size. Memory that is contiguous,
-                writable and starts at a multiple of 64 bytes (such as any output of a model) is read in place, other
-                is copied.
+            inputs: ONNX input name -> array, a list of arrays for a sequence, None for an optional that is absent (or
+                nothing); or the first input's, with the others following it. Shapes and dtypes must be those of
+                :attr:`inputs`; a symbolic batch may have any size. Memory that is contiguous, writable and starts at a
+                multiple of 64 bytes (such as any output of a model) is read in place, other is copied.
             *positional: the further inputs, in order.
 
         Returns:
-            ONNX output name -> array, whichever way the inputs were given. Arrays are writable, and share memory
-            with no input, no weight and no other run.
+            ONNX output name -> array, list of arrays or None, whichever way the inputs were given. Arrays are writable,
+            and share memory with no input, no weight and no other run.
 
         Raises:
             InputError: a name, shape or dtype does not fit; the message says what would.
@@ -177,7 +216,7 @@ class CompiledModel:
             raise OptionError(f"model {self.metadata.model['name']!r} has no states", fix=fix)
         return StateSession(self._fitting, self._call, self.metadata, initial)
 
-    def run_observed(self, inputs: Mapping[str, Any], observe: Observer) -> dict[str, np.ndarray]:
+    def run_observed(self, inputs: Mapping[str, Any], observe: Observer) -> dict[str, Any]:
         """:meth:`run`, with a look at every kernel: what profilers and tuners are made of.
 
         Args:
@@ -187,7 +226,7 @@ class CompiledModel:
         """
         return self._run(self._in_order(inputs, ()), lambda name, before, _: observe(name, before))
 
-    def run_inspected(self, inputs: Mapping[str, Any], inspect: Inspector) -> dict[str, np.ndarray]:
+    def run_inspected(self, inputs: Mapping[str, Any], inspect: Inspector) -> dict[str, Any]:
         """:meth:`run`, with a look into the memory of every kernel: what comparisons layer by layer are made of.
 
         Args:
@@ -198,9 +237,9 @@ class CompiledModel:
         """
         return self._run(self._in_order(inputs, ()), hook_of(inspect))
 
-    def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
-        results = self._call(*self._fitting(values), hook)
-        return dict(zip(self._output_names, results, strict=True))
+    def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, Any]:
+        results = dict(zip(self._output_names, self._call(*self._fitting(values), hook), strict=True))
+        return values_of(results, self.metadata.results) if self.metadata.results else results
 
     def _fitting(self, values: Sequence[Any]) -> tuple[list[np.ndarray], int]:
         """Inputs as arrays, and the size of the batch."""
@@ -224,6 +263,9 @@ class CompiledModel:
         return counted_arrays(results, self.metadata.outputs) if self._counted else results
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
+        arguments = self.metadata.arguments
+        if arguments and not positional and isinstance(inputs, Mapping):
+            inputs = tensors_of(inputs, arguments)
         if isinstance(inputs, dict) or isinstance(inputs, Mapping):  # noqa: SIM101  (asking for dict alone is fast)
             if not positional:
                 try:
@@ -234,9 +276,11 @@ class CompiledModel:
                 raise names_error(list(inputs), list(self._input_names))
             raise InputError(f"inputs by name and {len(positional)} by position", fix="give all of them one way")
         values = () if inputs is None and not positional else (inputs, *positional)
-        if len(values) != len(self._expected):
-            wanted = ", ".join(f"{t.name}: {t}" for t in self.inputs) or "none"
-            raise InputError(f"{len(values)} inputs were given, the model takes {len(self._expected)}: {wanted}")
+        if len(values) != len(arguments or self._expected):
+            wanted = ", ".join(f"{name}: {text}" for name, text in described(self.arguments, self.inputs)) or "none"
+            raise InputError(f"{len(values)} inputs were given, the model takes {len(self.arguments)}: {wanted}")
+        if arguments:
+            return self._in_order({value.name: x for value, x in zip(arguments, values, strict=True)}, ())
         return values
 
     def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:

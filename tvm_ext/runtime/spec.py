@@ -20,8 +20,9 @@ from .interface import View as View
 from .plain import read, row
 from .sizes.symbols import Symbol
 from .tvm_runtime import tvm_version, version_of
+from .values import Value as Value
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Metadata:
         bodies: functions of loops.
         symbols: sizes that it takes within bounds; none of a program of numbers, or of a batch of rows.
         state: names of each output that is an input of the next call, and of that input.
+        arguments, results: inputs and outputs as callers have them, of a model that takes, or makes, sequences or
+            optionals; none of any other. A last output may be none of them: a program makes one tensor at least.
         format: version of the artifact format.
     """
 
@@ -65,6 +68,8 @@ class Metadata:
     bodies: tuple[Body, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     state: tuple[tuple[str, str], ...] = ()
+    arguments: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
     format: int = FORMAT_VERSION
 
     def interface(self, program: Program) -> tuple[list[TensorSpec], list[TensorSpec]]:

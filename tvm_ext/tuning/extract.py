@@ -17,7 +17,7 @@ from ..core.passes import CompileContext
 from ..core.plan import Plan
 from ..core.records.task_key import TaskKey
 from ..driver.lower import lower_sizes
-from ..frontend.reading.reader import read_model
+from ..frontend.reading.signature import read_with
 from ..passes.lowering.choose_recipes import ChooseRecipes, least_cost, matches
 from .task import RecipeTask
 
@@ -53,7 +53,7 @@ def workloads_of(model: Any, options: CompileOptions, machine: Machine) -> list[
         ModelError, UnsupportedError: as in a compile.
     """
     workloads: dict[TaskKey, Workload] = {}
-    for lowered in lower_sizes(read_model(model), options, machine, until=ChooseRecipes):
+    for lowered in lower_sizes(*read_with(model, options), machine, until=ChooseRecipes):
         calls = _call_sites(lowered.mod, lowered.ctx)
         for gvar, function in iter_groups(lowered.mod):
             work = _workload(Group(gvar.name_hint, function), calls.get(gvar.name_hint, []), lowered.ctx)

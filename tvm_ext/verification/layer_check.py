@@ -18,6 +18,7 @@ from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
 from ..runtime.memory.arrays import Arrays, NamedArrays
 from ..runtime.model import CompiledModel
+from ..runtime.values import spread
 from .counterparts import Counterpart, counterparts, wanted_values
 from .kernel_calls import Graph, KernelCalls
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
@@ -25,7 +26,7 @@ from .magnitude import largest
 from .metrics import Difference, OutputMetrics, difference
 from .reference import run_intermediates
 from .tolerance import Tolerance
-from .verify import frozen_inputs, report_of, tolerance_of
+from .verify import frozen_inputs, model_inputs, report_of, tolerance_of
 
 #: Share of elements that a jump may have tipped; more of them are no roundings.
 _TIPPED = 0.01
@@ -58,22 +59,22 @@ def check_layers(
     if compiled.symbols:
         wrong = "layers=True compares arrays of one size, and a program of any size works on those of its bounds"
         raise UnsupportedError(wrong, fix="compile the model with numbers for its dimensions: shapes=")
-    batch = _batch_of(compiled, inputs)
-    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
+    batch = _batch_of(compiled, None if inputs is None else compiled.tensors_of(inputs))
+    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else compiled.tensors_of(inputs)
     program, graph = KernelCalls(compiled, batch), Graph(read_model(model).proto.graph)
     judged = counterparts(program, graph)
-    model_inputs = {**frozen_inputs(compiled), **feeds}
-    outputs = [spec.name for spec in compiled.outputs]
-    names = [*wanted_values(judged, graph), *(name for name in outputs if name in graph.written)]
-    values, label = run_intermediates(model, model_inputs, list(dict.fromkeys(names)), compiled.threads)
-    known = {**graph.constants, **model_inputs, **values}
-    targets = {_key(counterpart): _targets(counterpart, {**model_inputs, **values}, known) for counterpart in judged}
+    names = [*wanted_values(judged, graph), *(value.name for value in compiled.results if value.name in graph.written)]
+    fed, names = model_inputs(compiled, feeds), list(dict.fromkeys(names))
+    values, label = run_intermediates(model, fed, names, compiled.threads)
+    values = {**frozen_inputs(compiled), **feeds, **values}
+    known = {**graph.constants, **values}
+    targets = {_key(counterpart): _targets(counterpart, values, known) for counterpart in judged}
     totals, alone = _Differences(), _Differences()
-    plain = _run(compiled, program, feeds, _noting(targets, totals))
+    plain = spread(_run(compiled, program, feeds, _noting(targets, totals)))
     _run(compiled, program, feeds, _noting(targets, alone, right=True))
     keyed = [(tensor, _key(tensor)) for tensor in judged]
     rows = tuple(_row(tensor, targets[key], alone.get(key), totals.get(key, ())) for tensor, key in keyed)
-    expected = {name: known[name] for name in outputs if name in known}
+    expected = {spec.name: known[spec.name] for spec in compiled.outputs if spec.name in known}
     drawn = None if inputs is not None else seed
     compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance_of(compiled, tolerance))
     if tolerance is None:
@@ -89,7 +90,7 @@ def _within_rows(output: OutputMetrics, rows: Sequence[LayerRow]) -> OutputMetri
     return replace(output, reason="") if allowed and finite and output.reason else output
 
 
-def _batch_of(compiled: CompiledModel, inputs: NamedArrays | None) -> int:
+def _batch_of(compiled: CompiledModel, inputs: Mapping[str, Any] | None) -> int:
     """The size of the batch whose program is looked at; 0 if it is not symbolic.
 
     Raises:
@@ -127,7 +128,7 @@ _Look = Callable[["tuple[int, str]", np.ndarray, np.ndarray, Written], None]
 """Called with the key of a result, its logical array, its memory, and what is known of it."""
 
 
-def _run(compiled: CompiledModel, program: KernelCalls, feeds: NamedArrays, look: _Look) -> dict[str, np.ndarray]:
+def _run(compiled: CompiledModel, program: KernelCalls, feeds: Mapping[str, Any], look: _Look) -> dict[str, Any]:
     """Run once, with a look at every result.
 
     Raises:

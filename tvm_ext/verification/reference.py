@@ -1,7 +1,7 @@
 """The reference: onnxruntime on the same ONNX model."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import onnxruntime
 from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
 from ..frontend.reading.reader import LIMIT, read_model
-from ..runtime.memory.arrays import NamedArrays
+from ..runtime.values import spread
 
 #: Options of onnxruntime: no sums of products of bytes that saturate, as its own do on CPUs without VNNI; and whether
 #: its threads spin behind a run, on cores that the runs to be compared want.
@@ -47,9 +47,9 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
 
 
 def run_reference(
-    model: Any, inputs: NamedArrays, threads: int | None = None, *, optimized: bool = True
-) -> tuple[dict[str, np.ndarray], str]:
-    """Outputs of onnxruntime by name, and its name and version; arguments as of :func:`onnxruntime_session`.
+    model: Any, inputs: Mapping[str, Any], threads: int | None = None, *, optimized: bool = True
+) -> tuple[dict[str, Any], str]:
+    """Outputs of onnxruntime by name, sequences as lists, and its version; arguments as of :func:`onnxruntime_session`.
 
     Raises:
         ModelError: the model cannot be read.
@@ -57,11 +57,12 @@ def run_reference(
         UnsupportedError: onnxruntime cannot run it.
     """
     values = _run(onnxruntime_session(model, threads, optimized=optimized), inputs)
-    return {name: np.asarray(value) for name, value in values.items()}, f"onnxruntime {onnxruntime.__version__}"
+    outputs = {name: x if x is None or isinstance(x, list) else np.asarray(x) for name, x in values.items()}
+    return outputs, f"onnxruntime {onnxruntime.__version__}"
 
 
 def run_intermediates(
-    model: Any, inputs: NamedArrays, names: Iterable[str], threads: int | None = None
+    model: Any, inputs: Mapping[str, Any], names: Iterable[str], threads: int | None = None
 ) -> tuple[dict[str, np.ndarray], str]:
     """Values within a model by their ONNX names, as onnxruntime computes them operator by operator; and its version.
 
@@ -70,7 +71,8 @@ def run_intermediates(
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         inputs: of the model.
-        names: values of its graph that nodes make; those that are no tensors are left out of the result.
+        names: values of its graph that nodes make; of sequences the result has the elements, and of what else is no
+            tensor nothing.
 
     Raises:
         ModelError, InputError: as :func:`run_reference`.
@@ -86,15 +88,16 @@ def run_intermediates(
         wrong = f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given"
         raise UnsupportedError(wrong, fix="compare the outputs only, without layers")
     values = _run(onnxruntime_session(copy, threads, optimized=False), inputs)
-    tensors = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    tensors = {name: value for name, value in spread(values).items() if isinstance(value, np.ndarray)}
     return tensors, f"onnxruntime {onnxruntime.__version__}"
 
 
-def _run(session: Any, inputs: NamedArrays) -> dict[str, Any]:
+def _run(session: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     names = [output.name for output in session.get_outputs()]
     wanted = {node.name for node in session.get_inputs()}
+    feeds = {name: value for name, value in inputs.items() if name in wanted and value is not None}
     try:
-        values = session.run(names, {name: value for name, value in inputs.items() if name in wanted})
+        values = session.run(names, feeds)
     except Exception as error:
         failed = InputError if type(error).__name__ in ("InvalidArgument", "ValueError") else UnsupportedError
         raise failed(f"onnxruntime cannot run the model: {error}") from error

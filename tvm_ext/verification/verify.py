@@ -19,6 +19,7 @@ from ..runtime.memory.arrays import NamedArrays
 from ..runtime.model import CompiledModel
 from ..runtime.plain import read, reading
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
+from ..runtime.values import spread
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 from .sizes import sizes_to_check
@@ -129,7 +130,7 @@ def verify(
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
-        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
+        reference, label = run_reference(model, model_inputs(compiled, feeds), compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
@@ -146,7 +147,7 @@ def _verify_sizes(
     reports = []
     for named, feeds in at:
         outputs = compiled.run(feeds)
-        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
+        reference, label = run_reference(model, model_inputs(compiled, feeds), compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
         where = ", ".join(f"{name} {size}" for name, size in named.items())
         rows = tuple(replace(row, name=f"{row.name} ({where})") for row in report.outputs)
@@ -185,22 +186,39 @@ def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
         return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
 
 
+def model_inputs(compiled: CompiledModel, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs of the ONNX model in a run: those that were frozen when it was compiled too, and sequences whole."""
+    return {**frozen_inputs(compiled), **compiled.nested(feeds)}
+
+
 def report_of(
-    actual: NamedArrays, expected: NamedArrays, reference: str, seed: int | None = None, tolerance: float | None = None
-) -> VerifyReport:
+    actual: Mapping[str, Any], expected: Mapping[str, Any], reference: str, seed: int | None = None,
+    tolerance: float | None = None,
+) -> VerifyReport:  # fmt: skip
     """Compare two sets of outputs by name.
 
     Args:
-        actual: outputs to judge, by name.
-        expected: outputs of the reference.
+        actual: outputs to judge, by name: arrays, or lists of them.
+        expected: those of the reference.
         reference: what made `expected`, for the report.
         seed: seed of the inputs, for the report.
         tolerance: see :func:`tvm_ext.verification.metrics.compare`.
     """
-    problems = [f"output {n!r} of the reference is missing" for n in expected if n not in actual]
-    problems += [f"output {n!r} is not one of the reference" for n in actual if n not in expected]
+    kinds = {n: (_kind(actual[n]), _kind(expected[n])) for n in expected if n in actual}
+    unlike = [f"output {n!r} is {a}, in the reference {b}" for n, (a, b) in kinds.items() if a != b]
+    actual, expected = spread(actual), spread(expected)
+    problems = [*unlike, *_missing(actual, expected)]
     rows = tuple(compare(n, np.asarray(actual[n]), expected[n], tolerance) for n in expected if n in actual)
     return VerifyReport(rows, reference, seed, tuple(problems))
+
+
+def _kind(value: Any) -> str:
+    return "a sequence" if isinstance(value, list) else "None" if value is None else "a tensor"
+
+
+def _missing(actual: NamedArrays, expected: NamedArrays) -> list[str]:
+    missing = [f"output {n!r} of the reference is missing" for n in expected if n not in actual]
+    return [*missing, *(f"output {n!r} is not one of the reference" for n in actual if n not in expected)]
 
 
 def _row(o: OutputMetrics) -> tuple[Value, ...]:

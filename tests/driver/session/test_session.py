@@ -19,6 +19,7 @@ from tvm_ext.driver.session.node_args import dtype_of
 from tvm_ext.driver.session.session import ABSENT
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.spec import TensorSpec
+from tvm_ext.runtime.values import plain_values
 
 F32 = "float32"
 
@@ -91,7 +92,8 @@ def test_types_are_spelt_as_onnxruntime_spells_them() -> None:
     theirs = session_of(proto, optimized=True)
     for kind, arg in zip(types, theirs.get_inputs(), strict=True):
         dtype = str(helper.tensor_dtype_to_np_dtype(kind))
-        assert NodeArg.of(TensorSpec(arg.name, (2,), dtype)) == NodeArg(arg.name, arg.shape, arg.type)
+        specs = [TensorSpec(arg.name, (2,), dtype)]
+        assert NodeArg.of(plain_values(specs)[0], specs) == NodeArg(arg.name, arg.shape, arg.type)
         assert dtype_of(arg.type) == dtype
 
 

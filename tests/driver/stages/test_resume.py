@@ -16,6 +16,7 @@ from tests.inspection import stage_models
 from tvm_ext.core.errors import OptionError, StageError, UnsupportedError
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.driver.stages.catalog import STAGES
+from tvm_ext.runtime.model import CompiledModel
 
 RESUMABLE = {stage.name for stage in STAGES if stage.resumes}
 OFFLOAD: dict[str, Any] = {"offload": "systolic", "offload_options": {"when": "always"}}
@@ -48,7 +49,7 @@ def edit(path: Path, old: str, new: str) -> int:
     return text[: text.index(old)].count("\n") + 1
 
 
-def outputs_of(compiled: tvm_ext.runtime.model.CompiledModel) -> dict[str, np.ndarray]:
+def outputs_of(compiled: CompiledModel) -> dict[str, np.ndarray]:
     return compiled.run(seeded_inputs(compiled.inputs))
 
 
@@ -231,7 +232,7 @@ def test_tensors_are_never_read_by_pickle(copy: Path) -> None:
     [
         (lambda m: m["versions"].update(tvm="0.1"), "written by other versions: tvm 0.1"),
         (lambda m: m["machine"]["features"].append("amx-fp64"), "needs amx-fp64"),
-        (lambda m: m.update(format=9), "no manifest of format 1"),
+        (lambda m: m.update(format=9), "no manifest of format 2"),
         (lambda m: m.pop("context"), "context: None: an object is needed"),
         (lambda m: m["options"].update(threads="many"), "threads='many'"),
         (lambda m: m["context"].pop("kernels"), "damaged: KeyError"),

@@ -14,15 +14,13 @@ from ...runtime.table import Column, Table
 from .options import compile_options
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ...runtime.model import CompiledModel
 
 ZOO = "zoo:"
 
 
 def input_argument(text: str) -> tuple[str, str]:
-    """Parse NAME=file.npy."""
+    """Parse NAME=file.npy, or NAME=file.npz of a sequence."""
     name, equals, path = text.partition("=")
     if not (equals and name and path):
         raise argparse.ArgumentTypeError(f"{text!r}: NAME=file.npy is needed")
@@ -64,7 +62,7 @@ def add_input_arguments(
     """
     parser.add_argument(
         "--input", metavar="NAME=FILE.npy", type=input_argument, action="append", default=[],
-        help="an input's array; once per input (default: random arrays of --seed)",
+        help="an input's array, or FILE.npz, those of a sequence; once per input (default: random arrays of --seed)",
     )  # fmt: skip
     if seed:
         parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
@@ -76,17 +74,19 @@ def add_input_arguments(
         )  # fmt: skip
 
 
-def given_inputs(args: argparse.Namespace) -> dict[str, np.ndarray] | None:
-    """The arrays of `--input`; None if there are none.
+def given_inputs(args: argparse.Namespace) -> dict[str, Any] | None:
+    """The arrays of `--input`, lists of them for sequences; None if there are none.
 
     Raises:
         OptionError: sizes are stated beside them, which have their own.
     """
     if args.input and getattr(args, "sizes", None):
         raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
-    from ...verification.arrays import load_npy
+    from ...verification.arrays import load_npy, load_npz
 
-    return {name: load_npy(path) for name, path in args.input} or None
+    return {
+        name: list(load_npz(path).values()) if path.endswith(".npz") else load_npy(path) for name, path in args.input
+    } or None
 
 
 def model_of(text: str) -> Any:
@@ -129,6 +129,12 @@ def measure_with_progress(args: argparse.Namespace, model: Any, progress: Progre
 def spec_dicts(specs: Iterable[Any]) -> list[dict[str, Any]]:
     """Inputs or outputs as plain values."""
     return [{"name": s.name, "shape": list(s.shape), "dtype": str(s.dtype)} for s in specs]
+
+
+def value_dicts(values: Iterable[Any]) -> list[dict[str, Any]]:
+    """Sequences and optionals among inputs or outputs as plain values."""
+    nested = [value for value in values if not value.type.startswith("tensor(")]
+    return [{"name": v.name, "kind": v.kind, "type": v.type, "tensors": list(v.tensors)} for v in nested]
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -8,14 +8,21 @@ from typing import Any
 from ..errors import OptionError, choose_of
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
+#: What `shapes` has of an optional input that is absent: no dimension can have this name.
+NO_TENSOR: tuple[int | str, ...] = ("None",)
 #: Sizes of a batch without bounds that have programs, unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
 
-_SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
+_SHAPES = (
+    "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N; [(2, 3), (4, 3)] of a "
+)
+_SHAPES += "sequence"
 
 
 def checked_shapes(shapes: Any) -> Shapes:
-    """The option `shapes`, in the order of its names.
+    """The option `shapes`, in the order of its names; a list of shapes is a shape for each element of a sequence.
+
+    {"seq": [(2, 3), (4, 3)], "opt": None}   ->   (("opt", NO_TENSOR), ("seq[0]", (2, 3)), ("seq[1]", (4, 3)))
 
     Raises:
         OptionError: it is something else than names with shapes.
@@ -27,14 +34,25 @@ def checked_shapes(shapes: Any) -> Shapes:
     for pair in pairs:
         try:
             name, shape = pair
-            dims = _dims(shape)
+            entries = _entries(name, shape)
         except (TypeError, ValueError):
-            dims, name = None, pair
-        if not isinstance(name, str) or dims is None:
+            name, entries = pair, []
+        if not isinstance(name, str) or any(dims is None for _, dims in entries) or not entries:
             wrong = "every entry is an input name and a tuple of whole numbers, 0 or more, or names"
             raise OptionError(f"shapes={shapes!r}: {wrong}", fix=_SHAPES)
-        checked.append((name, dims))
+        checked += [(key, dims) for key, dims in entries if dims is not None]
     return tuple(sorted(checked, key=lambda pair: pair[0]))
+
+
+def _entries(name: str, shape: Any) -> list[tuple[str, tuple[int | str, ...] | None]]:
+    """What `shapes` says of an input, by the names of its tensors; None for what is no shape."""
+    if shape is None or shape == NO_TENSOR:
+        return [(name, NO_TENSOR)]
+    if isinstance(shape, list | tuple) and shape and all(isinstance(each, list | tuple) for each in shape):
+        from ...runtime.values import element_of  # numpy, which the command line starts without
+
+        return [(element_of(name, place), _dims(each)) for place, each in enumerate(shape)]
+    return [(name, _dims(shape))]
 
 
 def _dims(shape: Any) -> tuple[int | str, ...] | None:
@@ -55,7 +73,7 @@ def names_in(shapes: Shapes) -> dict[str, bool]:
     names: dict[str, bool] = {}
     for _, dims in shapes:
         for axis, dim in enumerate(dims):
-            if isinstance(dim, str):
+            if isinstance(dim, str) and dims != NO_TENSOR:
                 names[dim] = names.get(dim, False) or axis == 0
     return names
 

@@ -1,5 +1,6 @@
 """IOBinding: inputs and outputs in memory that the caller names once, and uses again for every call."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError
-from ...runtime.memory.arrays import Arrays, memory_at
+from ...runtime.memory.arrays import memory_at
 from .ort_values import memory_of, ort_value_of
 
 
 @dataclass
 class _Output:
-    """A bound output: memory to write to, if the caller gave any, and its value after a run."""
+    """A bound output: memory to write to, if the caller gave any, and its value after a run: an array, list or None."""
 
     place: np.ndarray | None = None
     owner: Any = None
-    value: np.ndarray | None = None
+    value: Any = None
+    written: bool = False
 
 
 class IOBinding:
@@ -104,9 +106,9 @@ class IOBinding:
         """The outputs of the last run as `onnxruntime.OrtValue`, in the order of binding."""
         return [ort_value_of(value) if owner is None else owner for value, owner in self._written()]
 
-    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
-        """Copies of the outputs of the last run, in the order of binding."""
-        return [np.array(value) for value, _ in self._written()]
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """Copies of the outputs of the last run, in the order of binding: arrays, lists of them, or None."""
+        return [copy.deepcopy(value) for value, _ in self._written()]
 
     def clear_binding_inputs(self) -> None:
         """Forget the inputs."""
@@ -126,24 +128,28 @@ class IOBinding:
             raise InputError("no output is bound", fix=f"bind_output of one of {self._names['output']}")
         return list(self._outputs), self._inputs
 
-    def store(self, results: Arrays) -> None:
+    def store(self, results: Sequence[Any]) -> None:
         """Put the outputs of a run where they belong.
 
         Raises:
             InputError: the memory that is bound has another shape or dtype.
         """
         for (name, output), result in zip(self._outputs.items(), results, strict=True):
+            output.written = True
             if output.place is None:
                 output.value = result
                 continue
+            if not isinstance(result, np.ndarray):
+                wrong = f"output {name!r} is bound to memory, and is {type(result).__name__}, no tensor"
+                raise InputError(wrong, fix="bind_output without memory")
             if (output.place.shape, output.place.dtype) != (result.shape, result.dtype):
                 bound, computed = (f"{a.dtype}{list(a.shape)}" for a in (output.place, result))
                 raise InputError(f"output {name!r} is bound to {bound}, and is {computed}", fix="bind fitting memory")
             np.copyto(output.place, result)
             output.value = output.place
 
-    def _written(self) -> list[tuple[np.ndarray, Any]]:
-        return [(output.value, output.owner) for output in self._outputs.values() if output.value is not None]
+    def _written(self) -> list[tuple[Any, Any]]:
+        return [(output.value, output.owner) for output in self._outputs.values() if output.written]
 
     def _known(self, side: str, name: str) -> str:
         if name not in self._names[side]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...core.errors import InputError
 from ...core.options import Shapes
-from ...runtime.inputs import as_array, dtype_error, in_native_order, names_error, shape_error
+from ...core.settings.shapes import NO_TENSOR
+from ...runtime.values import as_array, dtype_error, element_of, in_native_order, names_error, shape_error
 from .ort_values import array_of, is_ort_value
 
 
@@ -20,14 +21,24 @@ class Input:
     Attributes:
         name: of the input.
         dims: a number, a name, or None, for each dimension; None if not even their number is known.
-        dtype: of its elements; None if it is no tensor of numbers, and what is passed in is not looked at.
-        kind: its type as onnxruntime writes it, for messages.
+        dtype: of its elements; None if it holds no numbers, and what is passed in is not looked at.
+        kind: its type as onnxruntime writes it.
     """
 
     name: str
     dims: tuple[int | str | None, ...] | None
     dtype: np.dtype[Any] | None
     kind: str = ""
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may be absent."""
+        return self.kind.startswith("optional(")
+
+    @property
+    def sequence(self) -> bool:
+        """Whether it is a list of arrays."""
+        return "seq(" in self.kind
 
     @property
     def free(self) -> bool:
@@ -40,8 +51,8 @@ class Fed:
     """What was passed in.
 
     Attributes:
-        arrays: input name -> array; of inputs that are no tensors of numbers, the value as it was.
-        shapes: of the inputs with free dimensions.
+        arrays: input name -> array, list of arrays, or None; of inputs that hold no numbers, the value as it was.
+        shapes: of the inputs with free dimensions; elements of sequences by themselves.
         never: why no program can be compiled for them; "" if one may be.
         contradiction: which name of a dimension stands for two sizes; "" if none does.
     """
@@ -66,6 +77,8 @@ class Feeds:
         self._known = {spec.name: spec for spec in (*inputs, *overridable)}
         self._never = next((f"input {spec.name!r} is {spec.kind}" for spec in inputs if spec.dtype is None), "")
         self._shared = _shared_names(self.inputs)
+        self._optional = [spec.name for spec in inputs if spec.optional]
+        self._needed = [spec.name for spec in inputs if not spec.optional]
 
     def read(self, feed: Mapping[str, Any]) -> Fed:
         """Arrays and shapes of a call.
@@ -74,34 +87,37 @@ class Feeds:
             InputError: a name, dtype, rank or dimension does not fit.
         """
         checked_mapping(feed)
-        if any(spec.name not in feed for spec in self.inputs) or any(name not in self._known for name in feed):
-            raise names_error(list(feed), [spec.name for spec in self.inputs])
+        if any(name not in feed for name in self._needed) or any(name not in self._known for name in feed):
+            raise names_error(list(feed), [n for n in self._known if n in self._needed or n in feed])
         arrays = {name: _fitted(value, self._known[name]) for name, value in feed.items()}
+        arrays.update((name, None) for name in self._optional if name not in feed)
         replaced = [name for name in arrays if name in self._overridable]
         sized = [spec.name for spec in self.inputs if spec.free and spec.dtype is not None] + replaced
         contradiction = self._contradiction(arrays)
         never = self._never or contradiction
         if replaced:
             never = f"initializer {replaced[0]!r} is replaced; programs have its value as a constant"
-        return Fed(arrays, tuple((name, arrays[name].shape) for name in sized), never, contradiction)
+        shapes = tuple(entry for name in sized for entry in _shapes(name, arrays[name]))
+        return Fed(arrays, shapes, never, contradiction)
 
     def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> Shapes:
         """The shapes of the inputs with free dimensions, as :meth:`read` gives them for arrays of these.
 
         Args:
-            shapes: input name -> shape, for these inputs at least.
+            shapes: input name -> shape, for these inputs at least; of a sequence a list, None of what is absent.
 
         Raises:
             InputError: a name is missing or unknown, or a shape does not fit.
         """
         free = [spec for spec in self.inputs if spec.free]
-        if not isinstance(shapes, Mapping) or any(spec.name not in shapes for spec in free):
-            names = list(shapes) if isinstance(shapes, Mapping) else []
-            raise names_error(names, [spec.name for spec in free])
-        arrays = {spec.name: _of_shape(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes}
+        needed = [spec.name for spec in free if not spec.optional]
+        if not isinstance(shapes, Mapping) or any(name not in shapes for name in needed):
+            raise names_error(list(shapes) if isinstance(shapes, Mapping) else [], needed)
+        arrays = dict.fromkeys(self._optional)
+        arrays |= {spec.name: _of_shape(spec, shapes[spec.name]) for spec in self.inputs if spec.name in shapes}
         if unknown := [name for name in shapes if name not in arrays]:
             raise names_error([*arrays, *unknown], list(arrays))
-        return tuple((spec.name, arrays[spec.name].shape) for spec in free)
+        return tuple(entry for spec in free for entry in _shapes(spec.name, arrays[spec.name]))
 
     def _contradiction(self, arrays: Mapping[str, Any]) -> str:
         """Which name of a dimension stands for two sizes; "" if none does."""
@@ -146,20 +162,40 @@ def converted(value: Any, name: str, dtype: np.dtype[Any]) -> np.ndarray:
     raise dtype_error(value, array, name, dtype)
 
 
-def _of_shape(expected: Input, shape: Any) -> np.ndarray:
-    """An array of this shape, without memory of its own."""
+def _of_shape(expected: Input, shape: Any) -> Any:
+    """An array of this shape, without memory of its own; a list of them, or None, as the input is."""
+    if shape is None and expected.optional:
+        return None
     try:
-        array = np.broadcast_to(np.zeros((), expected.dtype), tuple(map(operator.index, shape)))
+        shapes = [tuple(map(operator.index, each)) for each in (shape if expected.sequence else [shape])]
+        arrays = [np.broadcast_to(np.zeros((), expected.dtype), each) for each in shapes]
     except (TypeError, ValueError) as error:
-        raise InputError(f"input {expected.name!r}: {shape!r} is no shape", fix="whole numbers, 0 or more") from error
-    return np.asarray(_fitted(array, expected))
+        what = "no list of shapes" if expected.sequence else "no shape"
+        raise InputError(f"input {expected.name!r}: {shape!r} is {what}", fix="whole numbers, 0 or more") from error
+    return _fitted(arrays if expected.sequence else arrays[0], expected)
+
+
+def _shapes(name: str, value: Any) -> Shapes:
+    """The shape of an input; of a sequence those of its elements."""
+    if value is None:
+        return ((name, NO_TENSOR),)
+    if isinstance(value, list):
+        elements = tuple((element_of(name, place), array.shape) for place, array in enumerate(value))
+        return elements or ((name, ()),)
+    return ((name, value.shape),)
 
 
 def _fitted(value: Any, expected: Input) -> Any:
-    """The value as an array of the dtype, rank and fixed dimensions that are expected."""
+    """The value as an array of the dtype, rank and fixed dimensions that are expected; a list of them, or None."""
     dtype, dims = expected.dtype, expected.dims
-    if dtype is None:
+    if dtype is None or (value is None and expected.optional):
         return value
+    if expected.sequence:
+        if not isinstance(value, list | tuple):
+            wrong = f"input {expected.name!r} is {type(value).__name__}, not {expected.kind}"
+            raise InputError(wrong, fix="pass a list of arrays")
+        names = [element_of(expected.name, place) for place in range(len(value))]
+        return [in_native_order(x, converted(x, n, dtype), n, dtype) for n, x in zip(names, value, strict=True)]
     array = in_native_order(value, converted(value, expected.name, dtype), expected.name, dtype)
     if dims is None:
         return array

@@ -5,7 +5,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ...runtime.pool.threads import available_cores, dispatcher
 from .bounds import Bounds
 from .compiling import Compiler
 from .feed import Feeds, Input, checked_mapping, converted
-from .node_args import ModelMeta, NodeArg, dtype_of
+from .node_args import ModelMeta, NodeArg, element_dtype
 from .programs import COMPILED, Programs
 from .report import SessionReport, ShapesRow
 from .stand_in import StandIn
@@ -43,7 +43,8 @@ class FixedModel:
 
     def __init__(self, program: CompiledModel, outline: Outline | None) -> None:
         self.program, self._outline = program, outline
-        self.inputs, self.outputs = (list(map(NodeArg.of, side)) for side in (program.inputs, program.outputs))
+        sides = (program.arguments, program.inputs), (program.results, program.outputs)
+        self.inputs, self.outputs = ([NodeArg.of(value, specs) for value in values] for values, specs in sides)
         self.overridable: list[NodeArg] = []
         self._called, self._lock = 0, threading.Lock()
         self._bounds, self._fixed = Bounds.of(program), Counter[str]()
@@ -58,11 +59,13 @@ class FixedModel:
         checked_mapping(feed)
         if not all(type(value) is np.ndarray for value in feed.values()):
             dtypes = {spec.name: spec.numpy_dtype for spec in self.program.inputs}
-            feed = {name: converted(v, name, dtypes[name]) if name in dtypes else v for name, v in feed.items()}
+            known = {name for name, value in feed.items() if name in dtypes and value is not None}
+            feed = {n: converted(v, n, dtypes[n]) if n in known else v for n, v in feed.items()}
         outputs = self.program.run(feed)
         fixed = ""  # sizes that are fixed in the program that ran
         if self._several:
-            fixed = self._bounds.fixed(tuple((name, np.shape(feed[name])) for name in self._bounds.inputs))
+            tensors = self.program.tensors_of(feed)
+            fixed = self._bounds.fixed(tuple((name, np.shape(tensors[name])) for name in self._bounds.inputs))
         with self._lock:
             self._called += 1
             if fixed:
@@ -214,9 +217,14 @@ def _free_model(
     name = os.path.basename(source) if isinstance(source, str) else outline.graph_name or "model"
     if unknown := [item for item in frozen if item not in outline.inputs and item not in outline.weights]:
         raise OptionError(f"freeze: {unknown[0]!r} is no input of {name}", fix=f"inputs: {', '.join(outline.inputs)}")
-    bound = bound_dims(stated, dict(options.shapes), outline.weights, name)
-    if not any(_is_free(dims, options.symbol) for dims in bound.values()):
+    nested = outline.nested - frozen.keys()
+    plain = {key: shape for key, shape in options.shapes if not _owner(key, nested)}
+    bound = bound_dims({key: dims for key, dims in stated.items() if key not in nested}, plain, outline.weights, name)
+    told = {_owner(key, nested) for key, _ in options.shapes}
+    if nested <= told and not any(_is_free(dims, options.symbol) for dims in bound.values()):
         return options.shapes
+    if nested:  # how many tensors there are is no size: each number of them has programs of its own
+        options, policy = replace(options, shapes=tuple(plain.items())), (*policy[:3], False)
     dispatcher.choose_wait(options.threads_wait)
     stand_in = _stand_in(source, options, sess_options, frozen, name)
     inputs = [_input(arg, bound.get(arg.name)) for arg in stand_in.inputs]
@@ -234,6 +242,11 @@ def _free_model(
         programs.compile_any_size()
     how = source, outline, sess_options, policy, keywords
     return FreeModel(name, Feeds(inputs, overridable), programs, stand_in, source, outline, described, how)
+
+
+def _owner(key: str, nested: Set[str]) -> str:
+    """The sequence or optional that an entry of `shapes` is about; "" if it is about none."""
+    return next((name for name in nested if key == name or key.startswith(f"{name}[")), "")
 
 
 def _stand_in(
@@ -261,7 +274,7 @@ def _input(arg: NodeArg, dims: tuple[Dim, ...] | None) -> Input:
     if dims is not None and len(dims) == len(arg.shape):
         pairs = zip(dims, arg.shape, strict=True)
         dims = tuple(size if isinstance(size, int) and not isinstance(dim, int) else dim for dim, size in pairs)
-    return Input(arg.name, dims, dtype_of(arg.type), arg.type)
+    return Input(arg.name, dims, element_dtype(arg.type), arg.type)
 
 
 def _shown(arg: NodeArg, bound: Input) -> list[int | str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,9 @@ import numpy as np
 
 from ...frontend.reading.outline import Outline
 from ...runtime.spec import TensorSpec
+from ...runtime.values import ONNX_TYPES, TENSOR, Value
 
-_ONNX_TYPES = {
-    "float32": "float", "float64": "double", "float8_e4m3fn": "float8e4m3fn", "float8_e4m3fnuz": "float8e4m3fnuz",
-    "float8_e5m2": "float8e5m2", "float8_e5m2fnuz": "float8e5m2fnuz", "float4_e2m1fn": "float4e2m1",
-}  # fmt: skip
-"""numpy's name (or ml_dtypes') -> ONNX's, where they differ."""
-_NUMPY_TYPES = {onnx: numpy for numpy, onnx in _ONNX_TYPES.items()}
+_NUMPY_TYPES = {onnx: numpy for numpy, onnx in ONNX_TYPES.items()}
 _NO_VERSION = (1 << 63) - 1
 
 
@@ -32,9 +28,10 @@ class NodeArg:
     type: str
 
     @classmethod
-    def of(cls, spec: TensorSpec) -> NodeArg:
-        """An input or output of a compiled program."""
-        return cls(spec.name, list(spec.shape), f"tensor({_ONNX_TYPES.get(spec.dtype, spec.dtype)})")
+    def of(cls, value: Value, specs: Iterable[TensorSpec]) -> NodeArg:
+        """An input or output of a compiled program, whose tensors `specs` has; a sequence has no shape."""
+        shapes = {spec.name: spec.shape for spec in specs}
+        return cls(value.name, list(shapes[value.name]) if value.kind == TENSOR else [], value.type)
 
     @classmethod
     def of_onnxruntime(cls, arg: Any) -> NodeArg:
@@ -50,6 +47,12 @@ def dtype_of(type_name: str) -> np.dtype[Any] | None:
     import ml_dtypes  # noqa: F401  (it gives numpy the names of the small floats)
 
     return np.dtype(_NUMPY_TYPES.get(tensor[1], tensor[1]))
+
+
+def element_dtype(type_name: str) -> np.dtype[Any] | None:
+    """The dtype of a tensor, or of those of a sequence or optional: "optional(seq(tensor(float)))"; None of others."""
+    nested = re.fullmatch(r"(optional\()?(seq\()?(tensor\(\w+\))\)*", type_name)
+    return None if nested is None else dtype_of(nested[3])
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ class InferenceSession:
 
         Args:
             output_names: which outputs, in which order; None or an empty list is all of them.
-            input_feed: input name -> array, list of numbers, or `onnxruntime.OrtValue`.
+            input_feed: input name -> array, list of numbers, or `onnxruntime.OrtValue`; of a sequence a list of arrays,
+                of an optional that is absent None, or nothing.
             run_options: onnxruntime's `RunOptions`, for calls that it answers.
 
         Returns:
@@ -159,7 +160,8 @@ class InferenceSession:
         """The program for these input shapes alone, compiled now if it is not there; it runs them from then on.
 
         Args:
-            shapes: input name -> shape, for each input with free dimensions.
+            shapes: input name -> shape, for each input with free dimensions; of a sequence a list of them, None
+                of an optional that is absent.
 
         Raises:
             InputError: a name or shape does not fit the model.

@@ -50,7 +50,7 @@ class StandIn:
 
         Args:
             names: of outputs.
-            arrays: input name -> array.
+            arrays: input name -> array, or list of arrays; None for an optional that is absent.
             run_options: `onnxruntime.RunOptions`, or None.
 
         Raises:
@@ -58,7 +58,7 @@ class StandIn:
             RunError: it stopped.
         """
         session = self._session = self._session or session_of(*self._how)
-        values: dict[str, Any] = {**arrays, **self._frozen}
+        values = {**{name: value for name, value in arrays.items() if value is not None}, **self._frozen}
         try:
             if self._arrays_only:
                 return list(session.run(list(names), values, run_options))

@@ -11,9 +11,9 @@ from ...core.errors import StageError
 from ...runtime.cpu import OTHER_MACHINE_FIX, why_not_here
 from ...runtime.files import whole_file
 from ...runtime.plain import read
-from ...runtime.spec import TensorSpec, installed_versions
+from ...runtime.spec import TensorSpec, Value, installed_versions
 
-FORMAT = 1
+FORMAT = 2
 _AGAIN = "dump the stages again"
 
 
@@ -36,6 +36,7 @@ class Manifest:
         gaps: function -> how its text differs from what the compiler had; empty if the text is exact.
         base: stage file that a program's goes on from, in the same folder; "" for other stages.
         closed: why no compile can go on from here; "" if one can.
+        arguments, results: inputs and outputs as callers have them, where some are sequences or optionals.
     """
 
     stage: str
@@ -53,6 +54,8 @@ class Manifest:
     gaps: dict[str, str] = field(default_factory=dict)
     base: str = ""
     closed: str = ""
+    arguments: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write the file; it appears whole or not at all."""

@@ -146,7 +146,9 @@ def _text(ty: Any) -> str:
 
 def _source(base: StageFile) -> Source:
     """Stands for the model, which is not read again."""
-    return Source(onnx.ModelProto(), base.manifest.model["name"], base.manifest.model["sha256"], None)
+    manifest = base.manifest
+    model = manifest.model["name"], manifest.model["sha256"]
+    return Source(onnx.ModelProto(), *model, None, arguments=manifest.arguments)
 
 
 def _imported(base: StageFile, file: StageFile, ctx: CompileContext) -> Imported:
@@ -154,4 +156,6 @@ def _imported(base: StageFile, file: StageFile, ctx: CompileContext) -> Imported
     edited = [f"made from {other.path.name}, which was changed" for other in (file, base) if other.edited]
     warnings = (*manifest.warnings, *dict.fromkeys(edited))
     assert base.mod is not None
-    return Imported(base.mod, manifest.inputs, manifest.outputs, ctx.provenance, warnings, ctx.ownership.types, {})
+    types = ctx.ownership.types
+    imported = Imported(base.mod, manifest.inputs, manifest.outputs, ctx.provenance, warnings, types, {})
+    return replace(imported, results=manifest.results)

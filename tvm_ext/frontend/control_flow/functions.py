@@ -49,7 +49,8 @@ def definition(node: onnx.NodeProto, opsets: Opsets, type_of: TypeOf, names: Nam
     casts = _widened(schema, node, type_of, names)
     renamed |= {inner: casts[outer].output[0] for inner, outer in renamed.items() if outer in casts}
     attributes = {attribute.name: attribute for attribute in whole.attribute}
-    nodes = Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)
+    own = {name for inner in function.node for name in inner.output}  # a graph of the node may read others
+    nodes = Copies(node_label(node), names, renamed, own, attributes).nodes(function.node)
     return [*casts.values(), *(_of_one_type(node, nodes, type_of, names) if node.op_type == "Attention" else nodes)]
 
 

@@ -109,13 +109,13 @@ class _Node:
             raise Refusal(f"input {self.node.input[i]!r} is {describe(sequence)}, not a sequence known at compile time")
         return sequence
 
-    def position(self, i: int, default: int, length: int) -> int:
-        """Input i as a position among `length` places; negative ones count from the end."""
+    def position(self, i: int, default: int, last: int) -> int:
+        """Input i as a position from 0 to `last`; negative ones count from the end of the sequence."""
         at = default
         if len(self.inputs) > i and self.inputs[i] is not None:
             at = int(self.known(i).reshape(-1)[0])
-        at += length if at < 0 else 0
-        if not 0 <= at < length:
+        at += len(self.sequence()) if at < 0 else 0
+        if not 0 <= at <= last:
             raise Refusal(f"position {at} lies outside the sequence", fix=UNFIT)
         return at
 
@@ -138,18 +138,18 @@ def _empty(node: _Node) -> TensorList:
 
 def _at(node: _Node) -> Any:
     sequence = node.sequence()
-    return sequence.elements[node.position(1, 0, len(sequence))]
+    return sequence.elements[node.position(1, 0, len(sequence) - 1)]
 
 
 def _insert(node: _Node) -> TensorList:
     elements, new = list(node.sequence().elements), as_tensor(node.inputs[1])
-    elements.insert(node.position(2, len(elements), len(elements) + 1), new)
+    elements.insert(node.position(2, len(elements), len(elements)), new)
     return TensorList(tuple(elements), dtype_of(new))
 
 
 def _erase(node: _Node) -> TensorList:
     sequence = node.sequence()
-    at = node.position(1, -1, len(sequence))
+    at = node.position(1, -1, len(sequence) - 1)
     return TensorList(sequence.elements[:at] + sequence.elements[at + 1 :], sequence.dtype)
 
 

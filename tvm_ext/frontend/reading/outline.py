@@ -10,6 +10,7 @@ from .wire import Message
 
 _GRAPH, _INPUT, _INITIALIZER = 7, 11, 5  # of a model; of a graph
 _TENSOR_TYPE, _SHAPE, _DIM = 1, 2, 1  # of a type, of a tensor's type, of a shape
+_NESTED = (4, 9)  # of a type: of a sequence, of an optional
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Outline:
     Attributes:
         inputs: input that is no initializer -> its dimensions, None each that has neither number nor name; None for an
             input that does not state how many it has, as one that is no tensor does not.
+        nested: of these, those that are sequences or optionals.
         weights: names of the initializers.
         graph_name, graph_description, producer, domain, description: "" if the file does not say.
         version: the model's own; None if the file does not say.
@@ -26,6 +28,7 @@ class Outline:
     """
 
     inputs: Mapping[str, tuple[Dim, ...] | None] = field(default_factory=dict)
+    nested: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
     graph_name: str = ""
     graph_description: str = ""
@@ -45,10 +48,12 @@ def outline_of(data: bytes) -> Outline:
     model = Message(data)
     graph = model.inner(_GRAPH)
     weights = frozenset(tensor.text(8) for tensor in graph.all(_INITIALIZER))
-    inputs = {value.text(1): _dims(value.inner(2)) for value in graph.all(_INPUT)}
+    values = graph.all(_INPUT)
+    inputs = {value.text(1): _dims(value.inner(2)) for value in values}
+    nested = frozenset(value.text(1) for value in values if any(field in value.inner(2) for field in _NESTED))
     return Outline(
-        {name: dims for name, dims in inputs.items() if name not in weights}, weights, graph.text(2), graph.text(10),
-        model.text(2), model.text(4), model.text(6), model.number(5),
+        {name: dims for name, dims in inputs.items() if name not in weights}, nested, weights, graph.text(2),
+        graph.text(10), model.text(2), model.text(4), model.text(6), model.number(5),
         {entry.text(1): entry.text(2) for entry in model.all(14)},
     )  # fmt: skip
 

@@ -22,6 +22,8 @@ from .external import Folder, hash_files, load_external
 if TYPE_CHECKING:
     import onnx
 
+    from ...runtime.values import Value
+
 T = TypeVar("T")
 #: Protobuf's limit on one message, in bytes.
 LIMIT = (1 << 31) - 1
@@ -49,6 +51,7 @@ class Source:
         name: the file's name, or the graph's name if there is no file; for messages and reports.
         sha256: of the content, external data included; see :func:`fingerprint`.
         folder: the folder of the model file; None if there is none.
+        arguments: its inputs as callers have them, where some were sequences or optionals, and are tensors now.
         shared: what imports at several sizes have in common (:meth:`once`); None of a model that is imported once.
     """
 
@@ -57,6 +60,7 @@ class Source:
     sha256: str
     folder: pathlib.Path | None
     shared: dict[Hashable, Any] | None = dataclasses.field(default=None, repr=False, compare=False)
+    arguments: tuple[Value, ...] = ()
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[Source]:

@@ -20,7 +20,7 @@ Dim = int | str | None
 
 #: Types whose elements are no real numbers, or of which numpy has no array of the size stated (6 bits).
 NO_NUMBERS = ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT6E2M3", "FLOAT6E3M2")
-_TENSORS_ONLY = "sequences, maps, optionals and strings cannot be inputs: give the model plain tensors of numbers"
+_TENSORS_ONLY = "maps and strings cannot be inputs: give the model tensors of numbers, sequences or optionals of these"
 
 
 def input_specs(graph: onnx.GraphProto, shapes: Shapes, model: str) -> tuple[TensorSpec, ...]:
@@ -141,6 +141,15 @@ def _kind(stated: onnx.TypeProto) -> str:
         inner = _kind(getattr(stated, kind).elem_type)
         return f"a sequence of {inner}" if kind == "sequence_type" else f"an optional: {inner}"
     return {"map_type": "a map", "sparse_tensor_type": "a sparse tensor"}.get(kind or "", "a value without a type")
+
+
+def onnx_type(stated: onnx.TypeProto) -> str:
+    """A type as onnxruntime writes it: "seq(tensor(float))"; "" of one that is not known."""
+    kind = stated.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        inner = onnx_type(getattr(stated, kind).elem_type)
+        return f"{'seq' if kind == 'sequence_type' else 'optional'}({inner})"
+    return f"tensor({type_name(stated.tensor_type.elem_type).lower()})" if kind == "tensor_type" else ""
 
 
 def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str], model: str) -> None:

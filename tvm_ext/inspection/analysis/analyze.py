@@ -11,7 +11,8 @@ from ...core.cost.work import bytes_of, flops_of_call
 from ...core.errors import TvmExtError
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
 from ...core.options import CompileOptions
-from ...frontend.reading.reader import Source, read_model
+from ...frontend.reading.reader import Source
+from ...frontend.reading.signature import read_with
 from ...ops import Kind, of
 from .outcome import NOTHING, Outcome, outcome
 from .redundancy import redundancies
@@ -40,7 +41,7 @@ def analyze(model: Any, **options: Any) -> Analysis:
     """
     compile_options = CompileOptions.of(**options)
     compile_options = compile_options.bound(compile_options.sizes[0]) if compile_options.symbol else compile_options
-    source = read_model(model)
+    source, compile_options = read_with(model, compile_options)
     known = survey(source, compile_options)
     refused, done = _outcome(known, source, compile_options)
     rows = tuple(replace(row, becomes=done.becomes.get(row.node, "")) for row in node_rows(known))
@@ -65,7 +66,7 @@ def _outcome(known: Survey, source: Source, options: CompileOptions) -> tuple[tu
 def _outputs(known: Survey) -> tuple[tuple[str, tuple[int, ...] | None, str], ...]:
     values = known.trace.values
     rows = []
-    for output in known.checked.graph.output:
+    for output in known.trace.returned:
         value = values.get(output.name)
         typed = getattr(value, "ty", None) is not None
         rows.append((output.name, shape_of(value), dtype_of(value)) if typed else (output.name, None, ""))

@@ -38,6 +38,7 @@ def profile_model(
     """Profile a model; see :func:`tvm_ext.profile`."""
     _check(rounds, seconds)
     compiled, facts, note = _compiled(model, code, options)
+    inputs = inputs if inputs is None else compiled.tensors_of(inputs)
     at = _sizes(compiled, inputs, batch, sizes)
     feeds = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, sizes=at)
     name, kernels = str(compiled.metadata.model["name"]), frozenset(k["name"] for k in compiled.report["kernels"])

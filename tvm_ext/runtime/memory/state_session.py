@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError, RunError
-from ..inputs import names_error
 from ..interface import counted_specs
 from ..spec import Metadata, Specs, TensorSpec
+from ..values import TENSOR, names_error, spread, values_of
 from .arrays import Arrays, NamedArrays, Places, lend, zeros
 from .resident import Resident
 
@@ -129,6 +129,8 @@ class StateSession:
         self._inputs = {name: i for name, i in inputs.items() if name not in taken}
         self._outputs = {name: i for name, i in outputs.items() if name in shown and name not in taken.values()}
         self._outputs_in_all = len(outputs)
+        self._spread = [value.name for value in metadata.arguments if value.kind != TENSOR]
+        self._results = metadata.results
         self._lock, self._lost = threading.Lock(), ""
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
         rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
@@ -154,7 +156,7 @@ class StateSession:
             self._resident = Resident(places, [*self._inputs.values()])
         self._fill(values)
 
-    def step(self, inputs: Mapping[str, Any] | None = None, /) -> dict[str, np.ndarray]:
+    def step(self, inputs: Mapping[str, Any] | None = None, /) -> dict[str, Any]:
         """Run once, on the states as they are, and keep the new ones.
 
         Args:
@@ -169,6 +171,7 @@ class StateSession:
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
         feeds = dict(inputs or {})
+        feeds |= spread({name: feeds.pop(name) for name in self._spread if name in feeds})
         if feeds.keys() != self._inputs.keys():
             kept, taken = sorted(feeds.keys() & self._states.keys()), list(self._inputs)
             fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {taken}"
@@ -178,7 +181,14 @@ class StateSession:
             for name, number in self._inputs.items():
                 values[number] = feeds[name]
             results = self._advance(values)
-        return {name: results[number] for name, number in self._outputs.items()}
+        outputs = {name: results[number] for name, number in self._outputs.items()}
+        return self._nested(outputs) if self._results else outputs
+
+    def _nested(self, outputs: NamedArrays) -> dict[str, Any]:
+        """Outputs as callers have them; the tensors of one of which some are states by themselves."""
+        whole = [value for value in self._results if all(name in outputs for name in value.tensors)]
+        parts = {name for value in self._results if value not in whole for name in value.tensors}
+        return values_of(outputs, whole) | {name: array for name, array in outputs.items() if name in parts}
 
     @property
     def state(self) -> dict[str, np.ndarray]:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core.errors import essence
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
@@ -17,7 +15,7 @@ from ...runtime.memory.arrays import NamedArrays
 from ...runtime.model import CompiledModel
 from ..metrics import OutputMetrics
 from ..reference import run_reference
-from ..verify import VerifyReport, frozen_inputs, report_of, tolerance_of
+from ..verify import VerifyReport, model_inputs, report_of, tolerance_of
 from .result import Trial
 from .suspects import Seen, Suspect, switches
 
@@ -49,7 +47,7 @@ class Bench:
         self._model, self._options, self._inputs, self._seed = model, options, inputs, seed
         self._tolerance, self._tell = tolerance, tell
         self._known: dict[Switches, Trial] = {}
-        self._expected: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
+        self._expected: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.trials: list[Trial] = []
         self.programs: list[Seen] = []
         self.reference, self.name = "the reference", "model"
@@ -106,13 +104,12 @@ class Bench:
             details += [] if report.ok else [_wrong(report)]
         return max(worst, key=lambda output: output.severity, default=None), "; ".join(details[:1])
 
-    def _make_expected(self, compiled: CompiledModel) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    def _make_expected(self, compiled: CompiledModel) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Inputs and what onnxruntime makes of them: one, or one a size of the batch and a composed one."""
         sizes = (*compiled.batches, sum(compiled.batches) + 1) if compiled.batches and self._inputs is None else (1,)
         for size in sizes:
             feeds = dict(self._inputs) if self._inputs is not None else seeded_inputs(compiled.inputs, self._seed, size)
-            model_inputs = {**frozen_inputs(compiled), **feeds}
-            expected, self.reference = run_reference(self._model, model_inputs, compiled.threads)
+            expected, self.reference = run_reference(self._model, model_inputs(compiled, feeds), compiled.threads)
             self._expected.append((feeds, expected))
         return self._expected
 
