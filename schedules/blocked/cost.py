@@ -22,6 +22,8 @@ _LATENCY, _LATENCY_OF_SUMS = 4.5, 1.0
 _COLD, _AGAIN, _FOREIGN = 0.5, 1.0, 0.5
 #: Cycles that an operand of a step takes beyond its load, and a vector of partial sums that is added to those in L2.
 _OPERAND, _PARTIAL_SUM = 0.08, 1.5
+#: Cycles of the row and the column of a pixel, by a division, where a kernel numbers pixels at run time.
+_DIVISION = 6.0
 #: Pages from which a hardware prefetcher streams at once; inputs of a tile that lie in more are waited for. (1x1
 #: layers of 1024 channels at 14x14 on a Xeon: 0.32 ms by all channels at once, 0.27 by chunks of 128.)
 _STREAMS, _PAGE = 32, 4096
@@ -183,12 +185,13 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     chunks = problem.blocks // chunk
     latency = _LATENCY_OF_SUMS if problem.adds else _LATENCY
     step = step_cycles(to, tp, product_rate(problem, machine), latency)
-    step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
+    step *= 1 + 0.03 * tp if problem.scattered(tp) and not problem.numbered else 1.0
     step += (_WIDENING_BYTES if problem.adds else _WIDENING) * to if problem.word < 4 else 0.0
     chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     inside = problem.inside(tp) if leaves_out_padding(problem, config, machine) else 1.0
     cycles = problem.steps * inside * max(step + weight_cycles / 4, weight_cycles) + 10
+    cycles += _DIVISION * tp if problem.numbered else 0.0
     if chunks > 1:
         fits = 4 * units.tiles_p * tp * to * problem.lanes <= machine.l2 // 2
         cycles += chunks * ((1 if fits else 2) * _PARTIAL_SUM * to * tp + 8)
