@@ -13,8 +13,8 @@ from tvm_ext.core.recipe import Config, Machine
 from .problem import Problem, Units, shares_pixels
 
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
-#: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills. Numbers of pixels take one more (3x3
-#: layers of stride 2, 128 to 256 channels, on a Zen 4: tiles of 4 by 6 pixels 1.04 ms, of 4 by 5 0.61).
+#: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills. Numbers of pixels take one more
+#: (a 3x3 layer of stride 2, 128 to 256 channels, on a Zen 4: tiles of 4 by 6 pixels 1.04 ms, of 4 by 5 0.61).
 _POINTERS = 6
 #: Cycles between dependent multiply-adds, with what out-of-order execution loses of it; and between dependent sums.
 _LATENCY, _LATENCY_OF_SUMS = 4.5, 1.0

@@ -286,7 +286,7 @@ def with_numbers(problem: Problem, config: Config) -> tuple[Problem, Config]:
     if not config.get("numbered"):
         return problem, config
     parts = config["threads"] if config["chunk"] == problem.blocks else config["parts"]
-    return replace(problem, numbered=True), {**config, "parts": parts}
+    return replace(problem, numbered=True, free=True), {**config, "parts": parts}
 
 
 def padded_image(problem: Problem, config: Config, machine: Machine) -> str | None:
@@ -322,11 +322,11 @@ class BlockedRecipe(Recipe[B]):
 
     def cost_cut(self, match: B, config: Config, machine: Machine) -> float:
         """Rows of pixels are computed in whole tiles, unless their pixels are numbered."""
-        p = replace(match.problem, free=True)
+        p = match.problem
         if config.get("numbered"):
             return cost(*with_numbers(p, config), machine)
         row = p.row if p.row == p.pixels else -(-p.row // config["tile_p"]) * config["tile_p"]
-        return cost(replace(p, pixels=p.pixels // p.row * row, row=row), config, machine)
+        return cost(replace(p, pixels=p.pixels // p.row * row, row=row, free=True), config, machine)
 
     def sharing(self, match: B, config: Config, machine: Machine) -> Sharing:
         return Units.of(match.problem, config).sharing(match.problem, config["threads"])

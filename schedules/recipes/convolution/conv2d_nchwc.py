@@ -66,8 +66,8 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
     def costs_of_any_size(self, match: Conv2dMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
         knobs = self.space(match, machine)
         names = [name for name in ("tile_p", "parts", "numbered") if name in knobs]
-        points = (dict(zip(names, values, strict=True)) for values in itertools.product(*(knobs[name] for name in names)))
-        ends = tuple(tuple(point.items()) for point in points if self.cuts(match, point))
+        choices = itertools.product(*(knobs[name] for name in names))
+        ends = tuple(end for each in choices if self.cuts(match, dict(end := tuple(zip(names, each, strict=True)))))
         return ((dict(config), cost) for config, cost in _costs(match.problem, ends, machine))
 
     def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
