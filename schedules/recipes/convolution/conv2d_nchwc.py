@@ -61,7 +61,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         knobs, problem = super().space(match, machine), match.problem
         columns = free_extents(match.group)[2] and 1 < problem.row < problem.pixels
         ends: dict[str, Sequence[Any]] = {"numbered": [0, 1]} if columns else {}
-        return {k: knobs[k] for k in ("tile_o", "tile_p", "parts")} | ends | knobs
+        return {**{k: knobs[k] for k in ("tile_o", "tile_p", "parts")}, **ends, **knobs}
 
     def costs_of_any_size(self, match: Conv2dMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
         knobs = self.space(match, machine)
