@@ -179,8 +179,7 @@ def schedule_tiles(
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
-    if numbered is not None:
-        sch.annotate(qo, NUMBERED, list(numbered))
+    _annotate_numbers(sch, qo, numbered, tile, problem, config)
     o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
     inner = [o, qi] if blocking.outputs_outer else [qi, o]
     elements = [reduction.pop()] if dot else []
@@ -192,7 +191,6 @@ def schedule_tiles(
     else:
         unroll_and_vectorize(sch, [*inner, *elements], j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
-    annotate_pixels(sch, tile, problem, config, 2 + (problem.blocks > config["chunk"]))
     steps = _steps(sch, problem, reduction[-1], blocking.unroll, image if blocker is configured else None)
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         _prefetch(sch, problem, config, (qo, reduction[2], steps), (weight, data), dot.group if dot else 1)
@@ -203,6 +201,15 @@ def annotate_pixels(sch: Schedule, block: Any, problem: Problem, config: Config,
     """State that variable `place` of a block numbers pixels through a call, where a configuration has it so."""
     if config.get("numbered"):
         sch.annotate(block, PIXELS, [place, problem.pixels, problem.row])
+
+
+def _annotate_numbers(
+    sch: Schedule, tiles: Any, numbered: Sequence[Any] | None, tile: Any, problem: Problem, config: Config
+) -> None:  # fmt: skip
+    """State how the pixels of tiles are numbered: as `numbered` of :func:`schedule_tiles` says, and a configuration."""
+    if numbered is not None:
+        sch.annotate(tiles, NUMBERED, list(numbered))
+    annotate_pixels(sch, tile, problem, config, 2 + (problem.blocks > config["chunk"]))
 
 
 def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str | None) -> Any:
