@@ -9,7 +9,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.recipe import Group, Layout, Layouts, Machine, Miss, Param
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts
@@ -17,7 +17,7 @@ from ..steps.loops import parallel_rows
 from ..steps.storage import why_not_float32
 from ..steps.widened import scale_layouts, why_not_widened, widened
 from ..steps.window import Window
-from .kernel import BlockedMatch
+from .kernel import BlockedMatch, annotate_pixels
 from .problem import Problem, TapRows
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
@@ -180,11 +180,14 @@ def image_kernel(
     return args.function(te.compute(shape, value, name="out"))
 
 
-def schedule_image(sch: Schedule, problem: Problem, window: Window, groups: int = 1) -> None:
+def schedule_image(
+    sch: Schedule, problem: Problem, window: Window, config: Config, groups: int = 1
+) -> None:  # fmt: skip
     """The last step of the stage "out" of :func:`image_kernel`: the result is an image in blocks of channels."""
-    blocks = problem.output_blocks
+    blocks, out = problem.output_blocks, sch.get_sblock("out")
 
     def place(b: Any, o: Any, q: Any, j: Any) -> tuple[Any, ...]:
         return tirx.floordiv(b, groups), tirx.floormod(b, groups) * blocks + o, *window.pixel(q), j
 
-    sch.transform_layout(sch.get_sblock("out"), ("write", 0), place)
+    sch.transform_layout(out, ("write", 0), place)
+    annotate_pixels(sch, out, problem, config)

@@ -47,7 +47,7 @@ from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
 from .cost import tile_space as tile_space
 from .prefetch import INPUTS, LINE_BYTES, sprinkle
-from .problem import NUMBERED, ROWS_INSIDE
+from .problem import NUMBERED, PIXELS, ROWS_INSIDE
 from .problem import Problem as Problem
 from .problem import TapRows as TapRows
 from .problem import Units as Units
@@ -179,8 +179,7 @@ def schedule_tiles(
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
-    if numbered is not None:
-        sch.annotate(qo, NUMBERED, list(numbered))
+    _annotate_numbers(sch, qo, numbered, tile, problem, config)
     o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
     inner = [o, qi] if blocking.outputs_outer else [qi, o]
     elements = [reduction.pop()] if dot else []
@@ -196,6 +195,21 @@ def schedule_tiles(
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         _prefetch(sch, problem, config, (qo, reduction[2], steps), (weight, data), dot.group if dot else 1)
     return unit
+
+
+def annotate_pixels(sch: Schedule, block: Any, problem: Problem, config: Config, place: int = 2) -> None:
+    """State that variable `place` of a block numbers pixels through a call, where a configuration has it so."""
+    if config.get("numbered"):
+        sch.annotate(block, PIXELS, [place, problem.pixels, problem.row])
+
+
+def _annotate_numbers(
+    sch: Schedule, tiles: Any, numbered: Sequence[Any] | None, tile: Any, problem: Problem, config: Config
+) -> None:  # fmt: skip
+    """State how the pixels of tiles are numbered: as `numbered` of :func:`schedule_tiles` says, and a configuration."""
+    if numbered is not None:
+        sch.annotate(tiles, NUMBERED, list(numbered))
+    annotate_pixels(sch, tile, problem, config, 2 + (problem.blocks > config["chunk"]))
 
 
 def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str | None) -> Any:
@@ -273,6 +287,15 @@ def ends_with_rows(problem: Problem, row: int, config: Config) -> bool:
     return row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
 
 
+def with_numbers(problem: Problem, config: Config) -> tuple[Problem, Config]:
+    """A problem as a configuration numbers its pixels, and what that costs as much as: without partial sums, threads
+    share the tiles of all pixels."""
+    if not config.get("numbered"):
+        return problem, config
+    parts = config["threads"] if config["chunk"] == problem.blocks else config["parts"]
+    return replace(problem, numbered=True, free=True), {**config, "parts": parts}
+
+
 def padded_image(problem: Problem, config: Config, machine: Machine) -> str | None:
     """The `image` of :func:`schedule_tiles`: the stage of :func:`.convolution.padded`, if its rows are left out."""
     return "pad" if leaves_out_padding(problem, config, machine) else None
@@ -289,7 +312,10 @@ class BlockedRecipe(Recipe[B]):
 
     def cuts(self, match: B, config: Config) -> bool:
         """Of rows of run-time length, tiles and what a thread has of the image begin where rows do. Where the number of
-        rows is known at run time, threads share single rows, or none: of larger parts the last is what is left."""
+        rows is known at run time, threads share single rows, or none: of larger parts the last is what is left. Pixels
+        that are numbered through a call end where those of an image do."""
+        if config.get("numbered"):
+            return bool(config["parts"] == 1)
         row, pixels, rank = match.problem.row, match.problem.pixels, len(match.group.shape)
         rows, columns = (match.group.extent(None, axis) for axis in (rank - 2, rank - 1))
         if row < pixels and config["parts"] not in (1, pixels // row) and not isinstance(rows, int):
@@ -299,11 +325,13 @@ class BlockedRecipe(Recipe[B]):
         return ends_with_rows(match.problem, row, config)
 
     def cost(self, match: B, config: Config, machine: Machine) -> float:
-        return cost(match.problem, config, machine)
+        return cost(*with_numbers(match.problem, config), machine)
 
     def cost_cut(self, match: B, config: Config, machine: Machine) -> float:
-        """Rows of pixels are computed in whole tiles."""
+        """Rows of pixels are computed in whole tiles, unless their pixels are numbered."""
         p = match.problem
+        if config.get("numbered"):
+            return cost(*with_numbers(p, config), machine)
         row = p.row if p.row == p.pixels else -(-p.row // config["tile_p"]) * config["tile_p"]
         return cost(replace(p, pixels=p.pixels // p.row * row, row=row, free=True), config, machine)
 

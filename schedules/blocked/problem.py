@@ -16,6 +16,9 @@ ROWS_INSIDE = "tvm_ext.rows_inside"
 #: are stored to, rows of each of several images or 0, columns). Each is computed of the element of its own number, so
 #: that any numbering does, as that through the rows and columns of a call.
 NUMBERED = "tvm_ext.numbered"
+#: Annotation of a block of which a variable numbers the pixels of an image: (its place among the variables, pixels,
+#: columns). It may number those through the rows and columns of a call.
+PIXELS = "tvm_ext.pixels"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Problem:
         tap_rows: the rows that the taps of a convolution read, if the kernel leaves out those of the padding.
         image: pixels of an image that its taps read; 0 for as many as there are output pixels.
         free: whether batch and pixels are the most that there may be: a call may have fewer, and one image alone.
+        numbered: whether pixels are numbered through the rows and columns of a call (:data:`PIXELS`).
     """
 
     batch: int
@@ -74,6 +78,7 @@ class Problem:
     tap_rows: TapRows | None = None
     image: int = 0
     free: bool = False
+    numbered: bool = False
 
     @property
     def output_blocks(self) -> int:
@@ -119,8 +124,9 @@ class Problem:
         return _inside(self.tap_rows, self.pixels // self.row, rows, self.taps[0]) if self.tap_rows else 1.0
 
     def scattered(self, tile_p: int) -> bool:
-        """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
-        return bool(self.row % tile_p and tile_p % self.row)
+        """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows, or rows
+        are only known at run time."""
+        return self.numbered or bool(self.row % tile_p and tile_p % self.row)
 
 
 @functools.lru_cache(maxsize=4096)

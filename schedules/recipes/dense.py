@@ -57,7 +57,8 @@ class Dense(MatmulRecipe[blocked.BlockedMatch]):
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        problem = replace(matmul_problem(1, rows, k, n, machine), weights_in=group.weights_in)
+        free = not all(isinstance(group.extent(None, axis), int) for axis in range(len(group.shape) - 1))
+        problem = replace(matmul_problem(1, rows, k, n, machine), weights_in=group.weights_in, free=free)
         return blocked.BlockedMatch(group, data, weight, in_fewer_bytes(problem, weight, machine))
 
     def layouts(self, match: blocked.BlockedMatch, config: Config, offered: Sequence[Layout]) -> Layouts:

@@ -90,7 +90,7 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
         if match.copied:
             schedule_copy(sch, match, config)
         multiply(sch, match.dot)
-        schedule_image(sch, match.problem, match.window)
+        schedule_image(sch, match.problem, match.window, config)
 
 
 def _merges(window: Window, operands: Operands) -> bool:

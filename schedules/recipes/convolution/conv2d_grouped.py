@@ -141,7 +141,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         schedule_padding(sch, match.data, match.window, config["threads"])
         image = blocked.padded_image(match.problem, config, machine)
         blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
-        schedule_image(sch, match.problem, match.window, match.merged)
+        schedule_image(sch, match.problem, match.window, config, match.merged)
 
 
 def _groups_to_merge(groups: int, outputs: int, lanes: int) -> int:

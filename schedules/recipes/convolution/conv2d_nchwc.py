@@ -56,10 +56,18 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         )  # fmt: skip
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
+    def space(self, match: Conv2dMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        """With the choice whether pixels are numbered through a call, where rows have run-time extents."""
+        knobs, problem = super().space(match, machine), match.problem
+        columns = free_extents(match.group)[2] and 1 < problem.row < problem.pixels
+        ends: dict[str, Sequence[Any]] = {"numbered": [0, 1]} if columns else {}
+        return {**{k: knobs[k] for k in ("tile_o", "tile_p", "parts")}, **ends, **knobs}
+
     def costs_of_any_size(self, match: Conv2dMatch, machine: Machine) -> Iterator[tuple[Config, float]]:
         knobs = self.space(match, machine)
-        pairs = itertools.product(knobs["tile_p"], knobs["parts"])
-        ends = tuple((t, parts) for t, parts in pairs if self.cuts(match, {"tile_p": t, "parts": parts}))
+        names = [name for name in ("tile_p", "parts", "numbered") if name in knobs]
+        choices = itertools.product(*(knobs[name] for name in names))
+        ends = tuple(end for each in choices if self.cuts(match, dict(end := tuple(zip(names, each, strict=True)))))
         return ((dict(config), cost) for config, cost in _costs(match.problem, ends, machine))
 
     def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
@@ -99,20 +107,19 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         )
         own = blocker is blocked.configured and blocked.copies_own(match.problem, config, machine)
         schedule_padding(sch, match.data, match.window, config["threads"], own)
-        schedule_image(sch, match.problem, match.window)
+        schedule_image(sch, match.problem, match.window, config)
 
 
 @functools.lru_cache(maxsize=64)
 def _costs(
-    problem: blocked.Problem, ends: Sequence[tuple[int, int]], machine: Machine
+    problem: blocked.Problem, ends: Sequence[Sequence[tuple[str, int]]], machine: Machine
 ) -> tuple[tuple[Mapping[str, Any], float], ...]:
-    """Legal points of these values of (tile_p, parts), and their costs; layers that differ in their epilogue share
-    them."""
+    """Legal points of these values of some knobs, and their costs; layers that differ in their epilogue share them."""
     knobs, out = blocked.space(problem, machine), []
-    for tile_o, (tile_p, parts) in itertools.product(knobs["tile_o"], ends):
-        tile = {"tile_o": tile_o, "tile_p": tile_p, "parts": parts}
-        if blocked.tile_fits(problem, tile, machine):
-            points = itertools.product(knobs["chunk"], knobs["threads"])
-            configs = ({**tile, "chunk": chunk, "threads": threads} for chunk, threads in points)
-            out += [(config, blocked.cost(problem, config, machine)) for config in configs]
+    for tile_o, end in itertools.product(knobs["tile_o"], ends):
+        tile = {"tile_o": tile_o, **dict(end)}
+        points = itertools.product(knobs["chunk"], knobs["threads"])
+        configs = [{**tile, "chunk": chunk, "threads": threads} for chunk, threads in points]
+        if blocked.tile_fits(blocked.with_numbers(problem, configs[0])[0], tile, machine):
+            out += [(config, blocked.cost(*blocked.with_numbers(problem, config), machine)) for config in configs]
     return tuple(out)

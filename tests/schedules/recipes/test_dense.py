@@ -4,13 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, tirx
 
+from tvm_ext.core.graph.nodes import nodes_of
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.blocked import kernel as blocked
+from tvm_ext.schedules.blocked.prefetch import SHARED_BY
 from tvm_ext.schedules.recipes.dense import Dense
 
+from ..any_size import AnySize, symbols, with_extents
 from ..kernels import ROUNDOFF, drawn_points, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = Dense()
@@ -104,3 +107,21 @@ def test_refuses(shapes: Any, constants: tuple[int, ...], reason: str) -> None:
     group = make_group("relax.matmul", shapes, lambda x, w: (yield relax.op.matmul(x, w)), constants)
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and reason in miss.reason
+
+
+@pytest.mark.parametrize("rows", [1, 7, 24])
+def test_rows_of_run_time_length_share_prefetches_by_tiles_of_a_call(rows: int, rng: np.random.Generator) -> None:
+    """The loop over tiles says how many lines all of them ask for; of a static program, that each asks for a share."""
+    machine, group = Machine.detect(None, 2), dense_group((24, 64), 96)
+    config = {"tile_o": 2, "tile_p": 6, "parts": 1, "chunk": 2, "threads": 2}
+    (n,) = symbols("N")
+    free = with_extents(group, (n, 64), (64, 96), (96,), (n, 96))
+    assert matched(RECIPE, free, machine).problem.free and not matched(RECIPE, group, machine).problem.free
+    kernel = AnySize(RECIPE, free, machine, config)
+    loops = [loop for loop in nodes_of(kernel.kernel.body, tirx.For) if SHARED_BY in loop.annotations]
+    assert [int(loop.annotations[SHARED_BY]) > 1 for loop in loops] == [True]
+    x, w, b = random(rng, rows, 64), random(rng, 64, 96), random(rng, 96)
+    got = kernel({"N": rows}, (rows, 96), x, w, b)
+    wide = [a.astype("float64") for a in (x, w, b)]
+    bound = (64 + 4) * ROUNDOFF * (abs(wide[0]) @ abs(wide[1]) + abs(wide[2]))
+    assert np.all(np.abs(got - np.maximum(wide[0] @ wide[1] + wide[2], 0)) <= bound)

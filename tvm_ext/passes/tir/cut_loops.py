@@ -7,6 +7,7 @@ what it reads and writes beyond them is nobody's. Loops that threads share are s
 A loop of which it is not known what is needed runs to the bound, which is slower and right.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -15,8 +16,9 @@ from tvm import tirx
 from tvm.ir.expr import TensorLoad
 
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
+from ...schedules.blocked.problem import PIXELS
 from ..steps.kernel_sizes import reading
-from .cutting.affine import Arithmetic, Extents, in_type
+from .cutting.affine import Arithmetic, in_type
 from .cutting.bases import Base, based
 from .cutting.border import borders
 from .cutting.crossings import Crossed, cross
@@ -25,6 +27,7 @@ from .cutting.inside import inside
 from .cutting.needs import Needs
 from .cutting.normal import merged, normal, shareable
 from .cutting.numbering import renumbered
+from .cutting.pixels import Pixels
 from .cutting.scratch import sunk
 from .cutting.shares import SHARED, THREADS, Digit, plain, shared, veiled
 from .cutting.statements import PARALLEL, chain_of, descend, in_chain, is_kind, sequence
@@ -54,7 +57,7 @@ class _Cut:
         stated = extents_of(function) or ()
         for param, shape in zip(params, stated, strict=True):
             self._bind_symbols(param, shape)
-        self.extents: Extents = {
+        self.extents: dict[Any, Sequence[Any]] = {
             param: [self._extent(e, d) for e, d in zip(shape, param.ty.shape, strict=True)]
             for param, shape in zip(params, stated, strict=True)
         }
@@ -73,7 +76,12 @@ class _Cut:
     def function(self) -> tirx.PrimFunc:
         """The kernel, cut."""
         function = self._function
-        body = inside(self._with_symbols(function.body), self.extents)
+        body = self._with_symbols(function.body)
+        pixels = Pixels.of(self._params[-1], self.extents, self._arithmetic) if PIXELS in function.attrs else None
+        if pixels is not None:
+            body = pixels.gathered(body, self.symbols)
+            self.extents[pixels.buffer] = pixels.extents
+        body = inside(body, self.extents)
         body = normal(sunk(body), self._arithmetic, self.extents)
         body = guarded(body, self.extents, self._arithmetic)
         views = Views(body, self._arithmetic)
@@ -87,8 +95,9 @@ class _Cut:
         binds += [tirx.Bind(narrow, tirx.Cast(_INDEX, wide)) for wide, narrow in self.symbols.items()]
         numbers = {self._params[int(at)]: float(number) for at, number in function.attrs.get(BORDER, {}).items()}
         edges = borders(numbers, self.extents, self._needs, self._arithmetic)
-        body = sequence(*binds, *counts, *edges, self._flat(body))
-        attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER)}
+        body = self._flat(body)
+        body = sequence(*binds, *counts, *edges, body if pixels is None else pixels.scattered(body))
+        attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER, PIXELS)}
         return tirx.PrimFunc(function.params, body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
 
     def _analyzed(self, body: Any, views: Views, crossed: Crossed, bases: dict[Any, Base]) -> tuple[Any, list[Any]]:

@@ -16,7 +16,7 @@ from tvm.target import Target
 from ...core.graph.nodes import mentions, nodes_of, substituted
 from ...core.kernel_pass import KernelPass, rewriting, run_kernel_passes
 from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
-from . import bfloat16, cut_loops, prefetches, quotients, rows_of_padding
+from . import bfloat16, cut_loops, number_pixels, prefetches, quotients, rows_of_padding
 
 #: Attribute of a function that goes through :data:`LOOPS`.
 _LOOPS = "tvm_ext.loops"
@@ -103,6 +103,7 @@ LOOPS: tuple[KernelPass, ...] = (
     KernelPass("take-any-address", _any_address, "numpy's memory starts at any multiple of 16 bytes"),
     # a loop that was cut in parts has each `let` of its body several times
     KernelPass("convert-ssa", _T.ConvertSSA, "TVM's simplifier takes no variable that is bound twice"),
+    KernelPass("number-pixels", rewriting(number_pixels.number_pixels), "which tiles a call has is counted by it"),
     KernelPass(
         "bind-target", lambda target: _T.BindTarget(target.with_host(target)), "later passes ask for the target"
     ),

@@ -162,6 +162,45 @@ def test_tiles_of_winograd_are_numbered_through_rows(
         assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), now
 
 
+#: Tiles that no row holds a whole number of, in one chunk and in several; weight, and attributes of the layer.
+NUMBERED_PIXELS = [
+    ({"tile_o": 2, "tile_p": 5, "chunk": 3}, (3, 3), {"padding": (1, 1, 1, 1)}),
+    ({"tile_o": 2, "tile_p": 6, "chunk": 1}, (3, 3), {"padding": (1, 1, 1, 1), "strides": (2, 2)}),
+    ({"tile_o": 1, "tile_p": 4, "chunk": 3}, (1, 1), {"strides": (2, 2)}),
+    ({"tile_o": 3, "tile_p": 6, "chunk": 3}, (1, 1), {}),
+    ({"tile_o": 4, "tile_p": 3, "chunk": 1}, (1, 1), {}),
+    ({"tile_o": 2, "tile_p": 3, "chunk": 3}, (3, 2), {"padding": (2, 0, 1, 2), "dilation": (2, 1)}),
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(("knobs", "taps", "attrs"), NUMBERED_PIXELS)
+def test_pixels_are_numbered_through_rows(
+    knobs: Mapping[str, int], taps: tuple[int, int], attrs: Any, threads: int, rng: np.random.Generator
+) -> None:
+    """Also of one column, of one row, and of images smaller than a tile; outputs are no whole tiles of blocks."""
+    machine, (n, h, w) = Machine.detect(None, threads), symbols("NHW")
+    attrs = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), **attrs}
+    weight, size = (4 * machine.lanes - 3, 3 * machine.lanes, *taps), (11, 13)
+    top, left, bottom, right = attrs["padding"]
+    axes = [*zip((h, w), taps, attrs["strides"], attrs["dilation"], (top + bottom, left + right), strict=True)]
+    result = [out_extent(False, *axis) for axis in axes]
+    group = conv_group((2, weight[1], *size), weight, **attrs)
+    group = with_extents(group, (n, weight[1], h, w), weight, (1, weight[0], 1, 1), (n, weight[0], *result))
+    config = {**knobs, "parts": 1, "threads": threads, "numbered": 1}
+    match = matched(Conv2dNCHWc(), group, machine)
+    assert Conv2dNCHWc().cuts(match, config) and not Conv2dNCHWc().cuts(match, {**config, "parts": 2})
+    kernel = AnySize(Conv2dNCHWc(), group, machine, config)
+    numbers, bias = random(rng, *weight), random(rng, *group.params[2].shape)
+    least = [max(1, (k - 1) * d + 1 - p) for _, k, _, d, p in axes]
+    for now in each_size(N={1, 2}, H={least[0], 7, size[0]}, W={least[1], 8, size[1]}):
+        data = random(rng, now["N"], weight[1], now["H"], now["W"])
+        exact, magnitude = (_reference(False, a, b, attrs) for a, b in ((data, numbers), (abs(data), abs(numbers))))
+        bound = (math.prod(weight[1:]) + 4) * ROUNDOFF * (magnitude + abs(bias))
+        got = kernel(now, exact.shape, data, numbers, bias)
+        assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), now
+
+
 @pytest.mark.parametrize("name", ["xeon-amx", "zen4"])
 def test_costs_of_what_cuts_are_asked_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the legal points that cut, also of a layer that differs in its epilogue."""

@@ -169,9 +169,9 @@ class Arithmetic:
             self.analyzer.const_int_bound(e).min_value >= 0 for e in (expr.a, expr.b)
         ):
             return again(expr.a, largest) * again(expr.b, largest)
-        if isinstance(expr, tirx.FloorDiv) and isinstance(expr.b, tirx.IntImm) and int(expr.b) > 0:
+        if isinstance(expr, tirx.FloorDiv) and self._divides(expr.b, limit):
             return tirx.floordiv(again(expr.a, largest), expr.b)
-        if isinstance(expr, tirx.FloorMod) and isinstance(expr.b, tirx.IntImm) and int(expr.b) > 0:
+        if isinstance(expr, tirx.FloorMod) and self._divides(expr.b, limit):
             whole = self.analyzer.const_int_bound(expr.a).min_value >= 0 and largest
             return tirx.min(again(expr.a, True), expr.b - 1) if whole else expr.b - 1 if largest else expr.b * 0
         if isinstance(expr, tirx.Cast):
@@ -190,6 +190,13 @@ class Arithmetic:
         if abs(number) > _HUGE:
             raise UnboundedError
         return tirx.const(number, expr.ty.dtype)
+
+    def _divides(self, divisor: Any, limit: Limit) -> bool:
+        """Whether a divisor is a positive number, or an extent, which is none less than 0, that `limit` leaves."""
+        if isinstance(divisor, tirx.IntImm):
+            return int(divisor) > 0
+        known = all(limit(var, True) is None for var in variables_of(divisor))
+        return known and bool(self.analyzer.const_int_bound(divisor).min_value >= 0)
 
 
 _SAME = {tirx.Add: lambda a, b: a + b, tirx.Min: tirx.min, tirx.Max: tirx.max}
