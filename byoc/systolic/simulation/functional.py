@@ -22,7 +22,7 @@ from ..code.program import Program, Tensor
 from ..config import Dataflow
 from .cost import block_of
 from .partition import blocks
-from .row_stationary import RowShape, row_mapping
+from .row_stationary import RowShape, row_mapping, row_parts
 from .stepper import step_conv, step_gemm
 from .vector import apply, reduced
 
@@ -147,6 +147,8 @@ def _bound(program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.
 
 
 def _check_array(tensor: Tensor, array: np.ndarray) -> None:
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{tensor.role} {tensor.name} is no array but {type(array).__name__}")
     shape, dtype = tuple(array.shape), str(array.dtype)
     if (shape, dtype) != (tensor.shape, tensor.dtype):
         what = f"{tensor.role} {tensor.name}"
@@ -223,17 +225,24 @@ def _conv(state: _State, conv: Conv) -> None:
     inner = state.operand(conv.a, (conv.channels, conv.height, conv.width))
     image = np.full((conv.channels, *padded_size(conv)), conv.pad_value, inner.dtype)
     image[:, conv.pad_top : conv.pad_top + conv.height, conv.pad_left : conv.pad_left + conv.width] = inner
-    mapping = row_mapping(shape := RowShape.of(conv), hardware)[1]
+    for (rows, filters), part in row_parts(conv, hardware):
+        _conv_part(state, part, image, conv.pad_top - part.pad_top, b[:, filters], c[rows, filters])
+
+
+def _conv_part(state: _State, conv: Conv, image: np.ndarray, first: int, b: np.ndarray, c: np.ndarray) -> None:
+    """What an array computes of a convolution: its windows begin in row `first` of the image with its padding."""
+    hardware, (m, k, n), shape = state.program.accelerator, conv.sizes, RowShape.of(conv)
+    mapping = row_mapping(shape, hardware)[1]
     if state.backend == "stepper":
         filters, array = b.T.reshape(n, conv.channels, *shape.kernel), (hardware.rows, hardware.cols)
         acc = c.copy() if conv.accumulate else None
-        c[...] = step_conv(image, filters, mapping, *array, acc, hardware.compute_model == "overlapped")[0]
+        c[...] = step_conv(image[:, first:], filters, mapping, *array, acc, hardware.compute_model == "overlapped")[0]
         return
     plane, row, item = image.strides
     steps = row * conv.stride_height, item * conv.stride_width
     taps = row * conv.dilation_height, item * conv.dilation_width
     sizes, strides = (*shape.out_size, conv.channels, *shape.kernel), (*steps, plane, *taps)
-    windows = np.ndarray(sizes, image.dtype, image, 0, strides)
+    windows = np.ndarray(sizes, image.dtype, image, first * row, strides)
     _multiply(hardware.dtype, c, windows.reshape(m, k), b, bool(conv.accumulate), mapping.depth_order())
 
 
