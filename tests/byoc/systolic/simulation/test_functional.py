@@ -128,6 +128,8 @@ def test_inputs_that_do_not_fit() -> None:
         run(program, {"x": np.ones((4, 3), np.int8)})
     with pytest.raises(InputError, match="input x is float32"):
         run(program, {"x": np.ones((3, 4), np.float32)})
+    with pytest.raises(InputError, match="input x is no array but list"):
+        run(program, {"x": [[1]]})  # type: ignore[dict-item]
     with pytest.raises(OptionError, match="backend='cuda'"):
         run(program, {"x": np.ones((3, 4), np.int8)}, backend="cuda")
 
