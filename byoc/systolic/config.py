@@ -8,7 +8,6 @@ The machine is the template that TPU, Gemmini (Genc et al., DAC 2021) and VTA (M
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -130,8 +129,8 @@ class Accelerator:
                 raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
         _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
-        if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
-            raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
+        if not _is_number(self.frequency_hz) or not 1 <= self.frequency_hz <= _MOST_HERTZ:
+            raise OptionError(f"frequency_hz={self.frequency_hz!r:.80}: a number from 1 to {_MOST_HERTZ:g} is needed")
         if isinstance(self.energy, Mapping):
             energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
             object.__setattr__(self, "energy", energy)
@@ -202,6 +201,23 @@ _BOUNDS = {
 }  # fmt: skip
 
 
+_MOST_HERTZ = 1e15
+#: What Amaranth elaborates and simulates in reasonable time; one array.
+_MOST_OF_HARDWARE = {
+    "rows": 64, "cols": 64, "vector_lanes": 64, "dma_bytes_per_cycle": 64, "scratchpad_bytes": 1 << 20,
+    "accumulator_bytes": 1 << 20, "arrays": 1,
+}  # fmt: skip
+
+
+def check_hardware(accelerator: Accelerator) -> None:
+    """Raises OptionError where an accelerator has no hardware: one of float32, or beyond what Amaranth elaborates."""
+    if accelerator.dtype != "int8":
+        raise OptionError(f"dtype={accelerator.dtype!r}: the hardware has operands of int8", fix='give dtype="int8"')
+    for name, most in _MOST_OF_HARDWARE.items():
+        if getattr(accelerator, name) > most:
+            raise OptionError(f"{name}={getattr(accelerator, name)}: the hardware has {most} at most")
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -254,6 +270,8 @@ class SystolicOptions(Accelerator):
             of = Dataflow.systolic if self.run == "rtl" else Dataflow.of
             object.__setattr__(self, "dataflow", str(of(self.dataflow)))
         super().__post_init__()
+        if self.run == "rtl":
+            check_hardware(self)
 
     @property
     def accelerator(self) -> Accelerator:

@@ -19,6 +19,7 @@ _MODEL = re.compile(r"hwcomponents:(\d+(?:\.\d+)?)nm(?::(\w+))?")
 _LEAST_NODE, _MOST_NODE = min(LOGIC), max(LOGIC)
 _LEAST_SIZE, _LEAST_PORT = 1 << 10, 1 << 2
 _LONGEST = 400
+_MOST_PICOJOULES = 1e12  # a joule: sums over any program stay finite
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class EnergyTable:
         source: where the figures are from, as reports name it.
 
     Raises:
-        OptionError: a figure is no finite number of 0 or more, or the source no line of text without `;`.
+        OptionError: a figure is no number from 0 to 1e12, or the source no line of text without `;`.
     """
 
     mac_int8: float = 0.3
@@ -59,8 +60,8 @@ class EnergyTable:
         for field in fields(self)[:-1]:
             value = getattr(self, field.name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not (math.isfinite(value) and value >= 0):
-                raise OptionError(f"energy.{field.name}={value!r}: picojoules are a finite number, 0 or more")
+            if not is_number or not 0 <= value <= _MOST_PICOJOULES:
+                raise OptionError(f"energy.{field.name}={value!r:.80}: picojoules go from 0 to {_MOST_PICOJOULES:g}")
         source = self.source
         if not isinstance(source, str) or not source.isprintable() or ";" in source or len(source) > _LONGEST:
             raise OptionError(f"energy.source={source!r:.80}: a line of text without ; is needed")

@@ -21,7 +21,7 @@ from ...core.errors import OptionError, ToolError
 from ...core.extras import extra
 from .code.isa import Conv, Instruction, Vector, error_at
 from .code.program import Program
-from .config import SYSTOLIC, Accelerator, Dataflow
+from .config import SYSTOLIC, Accelerator, Dataflow, check_hardware
 from .simulation.functional import in_order
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 PARTS = ("element", "array", "core")
 #: What the vector unit does in hardware, of :data:`.code.isa.VectorOp`; the others need exp or erf.
 OPERATIONS = ("add", "multiply", "relu", "clip", "dequantize", "quantize")
-_MOST = {
-    "rows": 64, "cols": 64, "vector_lanes": 64, "dma_bytes_per_cycle": 64, "scratchpad_bytes": 1 << 20,
-    "accumulator_bytes": 1 << 20, "arrays": 1,
-}  # fmt: skip
 _FIX = 'run="functional" has all of them'
 #: Memories begin undefined: no program reads what it has not written, and zeros would be most of the text.
 _TO_VERILOG = "delete t:$meminit_v2; proc -nomux -norom; memory_collect; write_verilog -norename -noattr {output}"
@@ -69,15 +65,6 @@ class Cells:
         known = {kind: counts.get(kind, 0) for kind in _TRANSISTORS}
         transistors = sum(_TRANSISTORS[kind] * count for kind, count in known.items())
         return cls(sum(known.values()) - flip_flops, flip_flops, transistors)
-
-
-def check_hardware(hardware: Accelerator) -> None:
-    """Raises OptionError where an accelerator has no hardware: one of float32, or beyond what Amaranth elaborates."""
-    if hardware.dtype != "int8":
-        raise OptionError(f"dtype={hardware.dtype!r}: the hardware has operands of int8", fix='give dtype="int8"')
-    for name, most in _MOST.items():
-        if getattr(hardware, name) > most:
-            raise OptionError(f"{name}={getattr(hardware, name)}: the hardware has {most} at most")
 
 
 def check_instructions(instructions: Sequence[Instruction]) -> None:

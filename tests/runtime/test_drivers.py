@@ -20,7 +20,7 @@ from tvm_ext.core.errors import ArtifactError, DriverError
 from tvm_ext.runtime import drivers
 from tvm_ext.runtime.drivers import driver_named
 from tvm_ext.runtime.model import CompiledModel
-from tvm_ext.runtime.offload_report import OffloadReport
+from tvm_ext.runtime.offloading.report import OffloadReport
 
 NAME = "driver_test"
 
@@ -144,5 +144,5 @@ def test_the_report_prints_and_is_a_page() -> None:
     assert "no pattern for tanh" in text
     page = report._repr_html_()
     assert [row.nodes for row in report.kept] == [("tanh_y",)]
-    assert page.count("<tr>") == (1 + 1) + (1 + 1) + (1 + 3)  # regions, what the CPU keeps, operators, with their heads
+    assert page.count("<tr>") == (1 + 1) + (1 + 1) + (1 + 4) + (1 + 3)  # with heads: regions, kept, runs, operators
     assert report.as_dict()["regions"][0]["nodes"] == ["fc", "relu_u"]

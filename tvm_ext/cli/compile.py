@@ -42,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--timing", action="store_true", help="also print where the time of the compile went")
     parser.add_argument("--offload-report", action="store_true", help="also print which node runs where, and why")
+    parser.add_argument(
+        "--offload-timeline", metavar="FILE",
+        help="also write two runs whose regions are asynchronous, as estimated, for ui.perfetto.dev",
+    )  # fmt: skip
     add_stage_arguments(parser)
     add_compile_arguments(parser)
 
@@ -59,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     changes = _changes(args)
     if args.output:
         compiled.export(args.output)
+    if args.offload_timeline:
+        compiled.offload_report().timeline(args.offload_timeline)
     result = {
         "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "state": compiled.state,
@@ -80,9 +86,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.offload_report and not (args.option_offload or args.option_fallback or args.start):
+    asked = [name for name in ("--offload-report", "--offload-timeline") if getattr(args, name[2:].replace("-", "_"))]
+    if asked and not (args.option_offload or args.option_fallback or args.start):
         fix = "name a back end, such as --offload systolic, or --fallback onnxruntime"
-        raise OptionError("--offload-report without --offload", fix=fix)
+        raise OptionError(f"{asked[0]} without --offload", fix=fix)
     if args.only and not args.verbose:
         raise OptionError("--only without -v or -vv", fix="-vv --only PASS shows what the pass changed")
     if args.start and args.verbose > 1:

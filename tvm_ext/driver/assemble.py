@@ -121,7 +121,7 @@ class Assembled:
             report["precision"] = precision.as_dict()
         if (plan := ctx.offload) is not None:
             gone = {node: f"{owner.name}: {owner.reason}" for node, owner in ownership.gone.items()}
-            report["offload"] = plan.as_dict(ownership.types, gone, ctx.kernels.values())
+            report["offload"] = plan.as_dict(ownership.types, gone, ctx.kernels.values(), bool(ctx.states))
         if self.bodies:
             report["bodies"] = [{"name": body.name, **facts} for body, facts in self.bodies]
         if len(self.facts) > 1:

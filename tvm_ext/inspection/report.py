@@ -16,7 +16,7 @@ from ..driver.compile import compile_model
 from ..passes.lowering.choose_recipes import ChooseRecipes
 from ..runtime.files import write_text
 from ..runtime.model import CompiledModel
-from ..runtime.offload_report import OffloadReport
+from ..runtime.offloading.report import OffloadReport
 from ..runtime.table import Cell, Column, Table, knobs_text, plain_fields
 from ..runtime.values import described
 from ..verification.environment import describe_machine

@@ -24,7 +24,7 @@ from .linker import find_linker
 from .memory.arrays import Arrays, Places
 from .memory.kernel_memory import Inspector, hook_of
 from .memory.state_session import StateSession
-from .offload_report import OffloadReport
+from .offloading.report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
 from .sizes.symbols import Symbol, dimensions_of, named_sizes

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..config import Accelerator
 from ..simulation.cost import block_of
-from ..simulation.row_stationary import row_mapping
+from ..simulation.row_stationary import block_mapping
 from .isa import Finish, Instruction, Sync
 from .layer import GemmLayer
 from .layer_code import LayerCode
@@ -85,10 +85,12 @@ def facts_of(part: Part) -> dict[str, Any]:
     best, layer, hardware = part.choices[0], part.layer, part.hardware
     block: dict[str, Any] = {}
     if part.problem.image is not None:
-        mapping = row_mapping(part.problem.image.shape(best.m, best.k, best.n), hardware)[1]
+        each, mapping = block_mapping(part.problem.image.shape(best.m, best.k, best.n), hardware)
         block = {"mapping": {name: getattr(mapping, name) for name in "herqtp"}}
-    elif hardware.arrays > 1 and best.dataflow != VECTOR:
-        block = {"block": list(block_of(hardware, best.dataflow, best.m, best.k, best.n)[1:])}
+    elif best.dataflow != VECTOR:
+        each = block_of(hardware, best.dataflow, best.m, best.k, best.n)
+    if hardware.arrays > 1 and best.dataflow != VECTOR:
+        block["block"] = list(each[1:])
     return {
         **block,
         **{size: getattr(layer, size) for size in ("batch", "m", "k", "n")},

@@ -21,6 +21,7 @@ import numpy as np
 
 from ....core.errors import ProgramError
 from ..config import Dataflow
+from ..simulation.cycles import are_sizes
 from .check import ITEMSIZE
 from .problem import MATRIX_ROWS, GemmProblem, ImageRows
 
@@ -66,8 +67,11 @@ class ConvGeometry:
     dilation: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
+        large, padded = (self.channels, *self.size), (1 + pad for pad in self.padding)
         small = (*self.kernel, *self.strides, *self.dilation, *self.padding)
-        if max(small) > 255 or max(self.channels, *self.size) > 0xFFFF:
+        if not are_sizes(*large, *self.kernel, *self.strides, *self.dilation, *padded):
+            raise ProgramError(f"{self}: sizes, kernel, strides and dilation are 1 or more, padding 0 or more")
+        if max(small) > 255 or max(large) > 0xFFFF:
             raise ProgramError(f"{self}: kernel, stride, dilation and padding go up to 255, sizes up to 65535")
         if min(self.out_size) < 1:
             raise ProgramError(f"{self}: the padded image is smaller than the kernel")

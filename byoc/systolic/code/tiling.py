@@ -21,7 +21,7 @@ from ....core.errors import ProgramError
 from ..config import SYSTOLIC, Accelerator, Dataflow
 from ..simulation.cost import block_of, move_cycles, transfer_cycles
 from ..simulation.partition import pieces
-from ..simulation.row_stationary import row_mapping, row_problem
+from ..simulation.row_stationary import row_block, row_problem
 from .problem import MATRIX_ROWS, GemmProblem
 
 #: Outermost first; k is always innermost, so that partial sums stay in the accumulator.
@@ -370,7 +370,7 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
     if problem.reduce:
         return -(-m * k * n // hardware.vector_lanes)
     if problem.image is not None:
-        return row_mapping(problem.image.shape(m, k, n), hardware)[0]
+        return row_block(problem.image.shape(m, k, n), hardware).cycles
     return block_of(hardware, dataflow, m, k, n).cycles
 
 

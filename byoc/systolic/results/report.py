@@ -10,7 +10,7 @@ from ..code.isa import Conv, Gemm, Reduce, Vector
 from ..code.program import Layer, Program, program_from_bytes
 from ..simulation.cost import block_of
 from ..simulation.cycles import mapping_efficiency
-from ..simulation.row_stationary import RowShape, row_mapping
+from ..simulation.row_stationary import RowShape, block_mapping
 from ..simulation.timing import Timing, simulate
 
 
@@ -84,18 +84,18 @@ def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
     hardware = timing.program.accelerator
     weighted = cycles = 0.0
     for index in range(layer.begin, layer.end):
-        gemm, share = timing.program.instructions[index], 0.0
+        gemm = timing.program.instructions[index]
         if isinstance(gemm, Conv):
-            mapping = row_mapping(RowShape.of(gemm), hardware)[1]
-            share = mapping.efficiency * mapping.active_pes[0] / hardware.macs_per_cycle
-        if isinstance(gemm, Gemm):
-            block = block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
+            (m, _, n), (block, mapping) = gemm.sizes, block_mapping(RowShape.of(gemm), hardware)
+            used = mapping.efficiency * mapping.active_pes[0] / (hardware.rows * hardware.cols)
+        elif isinstance(gemm, Gemm):
+            m, n, block = gemm.m, gemm.n, block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
             used = mapping_efficiency(gemm.dataflow, block.m, gemm.k, block.n, hardware.rows, hardware.cols)
-            worked = gemm.m * gemm.n / (block.m * block.n * hardware.arrays)
-            share = used * worked
-        if share:
-            weighted += timing.costs[index].cycles * share
-            cycles += timing.costs[index].cycles
+        else:
+            continue
+        busy = timing.costs[index].cycles
+        weighted += busy * used * m * n / (block.m * block.n * hardware.arrays)
+        cycles += busy
     return weighted / cycles if cycles else 0.0
 
 

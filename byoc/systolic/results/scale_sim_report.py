@@ -84,7 +84,7 @@ def read_topology(text: str, dataflow: str = "ws") -> list[ScaleSimLayer]:
     """The layers of a topology file of SCALE-Sim, of convolutions or of GEMMs; its first line is a head.
 
     Raises:
-        OptionError: a line is no layer; names it.
+        OptionError: a line is no layer; names it. Or there is no layer.
     """
     layers = []
     for number, line in enumerate(text.splitlines()[1:], start=2):
@@ -97,6 +97,8 @@ def read_topology(text: str, dataflow: str = "ws") -> list[ScaleSimLayer]:
         h, w, *rest = map(int, words)
         sizes = (h, w, *rest) if rest[1:] else (h, rest[0], 1, rest[0], 1, w, 1)
         layers.append(ScaleSimLayer(sizes, (int(nm[0]), int(nm[1])), dataflow))  # type: ignore[arg-type]
+    if not layers:
+        raise OptionError("the topology has no layer behind its first line, the head", fix=f"write {_FIX}")
     return layers
 
 

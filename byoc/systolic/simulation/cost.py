@@ -7,6 +7,8 @@ fold along k, but only once in output stationary.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +19,7 @@ from ..code.program import Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
 from .partition import Block, partition, pieces
-from .row_stationary import RowCounts, RowShape, row_mapping
+from .row_stationary import RowCounts, RowShape, row_block, row_mapping, row_parts
 
 
 @dataclass(frozen=True)
@@ -118,15 +120,18 @@ def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: 
 
 
 def conv_cost(hardware: Accelerator, conv: Conv) -> Cost:
-    """Of a convolution, row stationary, whose operands lie in the scratchpad."""
-    cycles, mapping = row_mapping(RowShape.of(conv), hardware)
-    counts, (m, k, n) = RowCounts.of(conv, mapping), conv.sizes
+    """Of a convolution, row stationary, whose operands lie in the scratchpad: the cycles of the slowest array."""
+    moved: Counter[tuple[str, str]] = Counter()
     sizes = {"a": hardware.itemsize, "b": hardware.itemsize, "output": hardware.accumulator_itemsize}
-    levels = {"scratchpad": counts.buffer, "network": counts.network, "spad": counts.spad}
-    levels["register"] = {"output": counts.registers}
-    sums = ("accumulator", "output", m * n * sizes["output"] * (2 * counts.sums - 1 + conv.accumulate))
-    moved = ((level, name, n * sizes[name]) for level, values in levels.items() for name, n in values.items())
-    return Cost(cycles=cycles, macs=m * k * n, traffic=(*moved, sums))
+    for _, part in row_parts(conv, hardware):
+        counts, (m, _, n) = RowCounts.of(part, row_mapping(RowShape.of(part), hardware)[1]), part.sizes
+        levels = {"scratchpad": counts.buffer, "network": counts.network, "spad": counts.spad}
+        levels["register"] = {"output": counts.registers}
+        levels["accumulator"] = {"output": m * n * (2 * counts.sums - 1 + conv.accumulate)}
+        for level, values in levels.items():
+            moved.update({(level, name): count * sizes[name] for name, count in values.items()})
+    traffic = tuple((level, name, nbytes) for (level, name), nbytes in moved.items())
+    return Cost(row_block(RowShape.of(conv), hardware).cycles, macs=math.prod(conv.sizes), traffic=traffic)
 
 
 def vector_cost(hardware: Accelerator, elements: int, operand_bytes: int) -> Cost:

@@ -22,7 +22,9 @@ Every fold occupies the whole array: a PE without work multiplies zeros.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from typing import Any
 
 from ....core.errors import OptionError
 from ..config import Dataflow
@@ -74,6 +76,14 @@ def spatial_and_temporal(dataflow: str, m: int, k: int, n: int) -> tuple[int, in
     raise Dataflow.unknown(dataflow)
 
 
+def are_sizes(*values: Any) -> bool:
+    """Whether all are whole numbers of 1 or more."""
+    try:
+        return min(map(operator.index, values)) >= 1
+    except TypeError:
+        return False
+
+
 def fold_count(dataflow: str, m: int, k: int, n: int, rows: int, cols: int) -> int:
     """Folds of a GEMM: blocks of rows x cols that its two spatial dimensions are cut into."""
     across, along, _ = spatial_and_temporal(dataflow, m, k, n)
@@ -92,8 +102,8 @@ def gemm_cycles(dataflow: str, m: int, k: int, n: int, rows: int, cols: int, mod
     Raises:
         OptionError: an unknown dataflow or model, or a size below 1.
     """
-    if min(m, k, n, rows, cols) < 1:
-        raise OptionError(f"m={m}, k={k}, n={n} on {rows} x {cols} PEs: each is a whole number of 1 or more")
+    if not are_sizes(m, k, n, rows, cols):
+        raise OptionError(f"m={m!r}, k={k!r}, n={n!r} on {rows!r} x {cols!r} PEs: each is a whole number of 1 or more")
     if model not in _MODELS:
         raise OptionError(f"model={model!r} is unknown", fix=f"choose one of {', '.join(map(repr, _MODELS))}")
     across, along, steps = spatial_and_temporal(dataflow, m, k, n)

@@ -9,6 +9,7 @@ With `backend="stepper"` every GEMM runs register by register instead, to prove 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..code.program import Program, Tensor
 from ..config import Dataflow
 from .cost import block_of
 from .partition import blocks
-from .row_stationary import RowShape, row_mapping
+from .row_stationary import RowShape, row_mapping, row_parts
 from .stepper import step_conv, step_gemm
 from .vector import apply, reduced
 
@@ -105,6 +106,22 @@ class _State:
         self.words = np.zeros(hardware.accumulator_bytes // 4, np.int32)
         self.constants = [values.reshape(-1) for values in program.constants]
         self.images: dict[int, dict[tuple[int, ...], np.ndarray]] = {}
+        self._places = {
+            at: (tensor.address, tensor.address + tensor.nbytes)
+            for at, tensor in enumerate(program.tensors)
+            if tensor.address is not None
+        }
+
+    def forget(self, begin: int, nbytes: int) -> None:
+        """Drops the images of tensors that lie in these bytes of the scratchpad, which are written."""
+        places = ((tensor, self._places.get(tensor)) for tensor in self.images)
+        for tensor in [at for at, place in places if place and begin < place[1] and place[0] < begin + nbytes]:
+            del self.images[tensor]
+
+    def put(self, address: int, values: np.ndarray) -> None:
+        """Writes a tile of the scratchpad."""
+        self.forget(address, values.nbytes)
+        self.tile(address, values.shape, values.dtype)[...] = values
 
     def tile(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """A tile of the scratchpad, as a view."""
@@ -147,6 +164,8 @@ def _bound(program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.
 
 
 def _check_array(tensor: Tensor, array: np.ndarray) -> None:
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{tensor.role} {tensor.name} is no array but {type(array).__name__}")
     shape, dtype = tuple(array.shape), str(array.dtype)
     if (shape, dtype) != (tensor.shape, tensor.dtype):
         what = f"{tensor.role} {tensor.name}"
@@ -156,31 +175,42 @@ def _check_array(tensor: Tensor, array: np.ndarray) -> None:
 
 
 def _load(state: _State, load: Load) -> None:
-    values = state.loaded(_strided(state.tensors[load.tensor], load), load.operand)
-    state.tile(load.dst, values.shape, values.dtype)[...] = values
+    state.put(load.dst, state.loaded(_strided(state.tensors[load.tensor], load), load.operand))
 
 
 def _load_windows(state: _State, load: LoadWindows) -> None:
     image, padded_width = _padded_image(state, load)
-    rows = np.arange(load.row_begin, load.row_begin + load.rows)
-    cols = np.arange(load.col_begin, load.col_begin + load.cols)
-    y, x = np.divmod(rows, load.out_width)
-    channel, taps = np.divmod(cols, load.kernel_height * load.kernel_width)
-    tap_y, tap_x = np.divmod(taps, load.kernel_width)
-    plane = image.size // load.channels
-    base = y * (load.stride_height * padded_width) + x * load.stride_width
-    steps = channel * plane + tap_y * (load.dilation_height * padded_width) + tap_x * load.dilation_width
+    plane, down, across = image.size // load.channels, load.dilation_height * padded_width, load.dilation_width
+    begins = _window_begins(
+        load.row_begin, load.rows, load.out_width, load.stride_height * padded_width, load.stride_width
+    )
+    taps = _tap_steps(load.col_begin, load.cols, load.kernel_height, load.kernel_width, plane, down, across)
     tile = state.tile(load.dst, (load.rows, load.cols), image.dtype)
-    np.take(image, base[:, None] + steps, out=tile, mode="clip")  # no index is out: clip only saves a buffer
+    state.forget(load.dst, tile.nbytes)
+    np.take(image, begins[:, None] + taps, out=tile, mode="clip")  # no index is out: clip only saves a buffer
+
+
+@functools.lru_cache(maxsize=256)
+def _window_begins(first: int, count: int, width: int, down: int, across: int) -> np.ndarray:
+    """Where in an image the windows of so many pixels of an output begin."""
+    y, x = np.divmod(np.arange(first, first + count), width)
+    return np.asarray(y * down + x * across)
+
+
+@functools.lru_cache(maxsize=256)
+def _tap_steps(first: int, count: int, height: int, width: int, plane: int, down: int, across: int) -> np.ndarray:
+    """How far from the begin of a window so many columns of the im2col matrix lie."""
+    channel, taps = np.divmod(np.arange(first, first + count), height * width)
+    y, x = np.divmod(taps, width)
+    return np.asarray(channel * plane + y * down + x * across)
 
 
 def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
-    """The image with its padding, flat, and its padded width; kept until its tensor, in DRAM, is written again."""
+    """The image with its padding, flat, and its padded width; kept until its tensor, or where it lies, is written."""
     height, width = padded_size(load)
     sizes = (load.offset, load.channels, load.height, load.width, height, width)
     key = (*sizes, load.pad_top, load.pad_left, load.pad_value)
-    is_local = state.program.tensors[load.tensor].address is not None
-    images = {} if is_local else state.images.setdefault(load.tensor, {})
+    images = state.images.setdefault(load.tensor, {})
     if key not in images:
         count = load.channels * load.height * load.width
         source = state.tensors[load.tensor][load.offset : load.offset + count]
@@ -196,8 +226,7 @@ def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
 
 def _load_constant(state: _State, load: LoadConstant) -> None:
     count = load.rows * load.cols
-    values = state.constants[load.constant][load.offset : load.offset + count]
-    state.tile(load.dst, (count,), values.dtype)[...] = values
+    state.put(load.dst, state.constants[load.constant][load.offset : load.offset + count])
 
 
 def _gemm(state: _State, gemm: Gemm) -> None:
@@ -223,17 +252,24 @@ def _conv(state: _State, conv: Conv) -> None:
     inner = state.operand(conv.a, (conv.channels, conv.height, conv.width))
     image = np.full((conv.channels, *padded_size(conv)), conv.pad_value, inner.dtype)
     image[:, conv.pad_top : conv.pad_top + conv.height, conv.pad_left : conv.pad_left + conv.width] = inner
-    mapping = row_mapping(shape := RowShape.of(conv), hardware)[1]
+    for (rows, filters), part in row_parts(conv, hardware):
+        _conv_part(state, part, image, conv.pad_top - part.pad_top, b[:, filters], c[rows, filters])
+
+
+def _conv_part(state: _State, conv: Conv, image: np.ndarray, first: int, b: np.ndarray, c: np.ndarray) -> None:
+    """What an array computes of a convolution: its windows begin in row `first` of the image with its padding."""
+    hardware, (m, k, n), shape = state.program.accelerator, conv.sizes, RowShape.of(conv)
+    mapping = row_mapping(shape, hardware)[1]
     if state.backend == "stepper":
         filters, array = b.T.reshape(n, conv.channels, *shape.kernel), (hardware.rows, hardware.cols)
         acc = c.copy() if conv.accumulate else None
-        c[...] = step_conv(image, filters, mapping, *array, acc, hardware.compute_model == "overlapped")[0]
+        c[...] = step_conv(image[:, first:], filters, mapping, *array, acc, hardware.compute_model == "overlapped")[0]
         return
     plane, row, item = image.strides
     steps = row * conv.stride_height, item * conv.stride_width
     taps = row * conv.dilation_height, item * conv.dilation_width
     sizes, strides = (*shape.out_size, conv.channels, *shape.kernel), (*steps, plane, *taps)
-    windows = np.ndarray(sizes, image.dtype, image, 0, strides)
+    windows = np.ndarray(sizes, image.dtype, image, first * row, strides)
     _multiply(hardware.dtype, c, windows.reshape(m, k), b, bool(conv.accumulate), mapping.depth_order())
 
 
@@ -316,6 +352,8 @@ def _store(state: _State, store: Store) -> None:
 def _write(state: _State, store: Store, values: np.ndarray) -> None:
     _strided(state.tensors[store.tensor], store)[...] = values
     state.images.pop(store.tensor, None)
+    if (address := state.program.tensors[store.tensor].address) is not None:
+        state.forget(address, state.program.tensors[store.tensor].nbytes)
 
 
 def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:

@@ -36,9 +36,14 @@ def partition(dataflow: str, m: int, k: int, n: int, rows: int, cols: int, array
     Raises:
         OptionError: as :func:`.cycles.gemm_cycles`.
     """
-    sizes = ((-(-m // ways), -(-n // (arrays // ways))) for ways in range(1, arrays + 1) if arrays % ways == 0)
+    sizes = ((-(-m // ways), -(-n // (arrays // ways))) for ways in divisors(arrays))
     cycles = (Block(gemm_cycles(dataflow, m, k, n, rows, cols, model), m, n) for m, n in sizes)
     return min(cycles, key=lambda block: (block.cycles, block.m + block.n))
+
+
+def divisors(arrays: int) -> list[int]:
+    """How many arrays a rectangle of them may have along the rows of C."""
+    return [ways for ways in range(1, arrays + 1) if arrays % ways == 0]
 
 
 def blocks(m: int, n: int, block: Block) -> Iterator[tuple[slice, slice]]:

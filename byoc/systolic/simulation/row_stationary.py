@@ -27,10 +27,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..code.isa import Conv
 from ..config import Accelerator
+from .partition import Block, blocks, divisors, pieces
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class RowShape:
             conv.channels, conv.n, (conv.out_height, conv.out_width), (conv.kernel_height, conv.kernel_width),
             (conv.stride_height, conv.stride_width), (conv.dilation_height, conv.dilation_width),
         )  # fmt: skip
+
+    def cut(self, height: int, filters: int) -> RowShape:
+        """That of so many rows of its output and filters."""
+        return replace(self, out_size=(height, self.out_size[1]), filters=filters)
 
     @property
     def span(self) -> int:
@@ -210,8 +215,6 @@ class RowCounts:
 def row_problem(kernel: tuple[int, int], dilation: tuple[int, int], hardware: Accelerator) -> str:
     """Why an accelerator has no row-stationary array for such windows; "" if it has."""
     span = (kernel[1] - 1) * dilation[1] + 1
-    if hardware.arrays > 1:
-        return f"arrays={hardware.arrays}: a convolution that is row stationary is not cut among arrays"
     if span > hardware.input_spad or kernel[1] > hardware.filter_spad:
         return (
             f"a window spans {span} columns and a filter row has {kernel[1]} weights; a PE has "
@@ -221,12 +224,50 @@ def row_problem(kernel: tuple[int, int], dilation: tuple[int, int], hardware: Ac
 
 
 def row_mapping(shape: RowShape, hardware: Accelerator) -> tuple[int, RowMapping]:
-    """Cycles of the mapping with the fewest, and of these the one of the fewest passes; and the mapping.
+    """Of one array: cycles of the mapping with the fewest, and of these the one of the fewest passes; and the mapping.
 
     What :func:`row_problem` says must be "".
     """
     spads = hardware.filter_spad, hardware.input_spad
     return _best(shape, hardware.rows, hardware.cols, *spads, hardware.compute_model == "overlapped")
+
+
+def row_block(shape: RowShape, hardware: Accelerator) -> Block:
+    """What of the output each array has, whole rows and some filters, in the rectangle of arrays of the fewest cycles,
+    which are those of the slowest array: its rows of the im2col matrix and its filters, less at the edges.
+
+    What :func:`row_problem` says must be "".
+    """
+    (height, width), arrays = shape.out_size, hardware.arrays
+    if arrays == 1:
+        return Block(row_mapping(shape, hardware)[0], height * width, shape.filters)
+    sizes = ((-(-height // ways), -(-shape.filters // (arrays // ways))) for ways in divisors(arrays))
+    cuts = (Block(_slowest(shape, hardware, *size), size[0] * width, size[1]) for size in sizes)
+    return min(cuts, key=lambda block: (block.cycles, block.m + block.n))
+
+
+def _slowest(shape: RowShape, hardware: Accelerator, height: int, filters: int) -> int:
+    """Cycles of the slowest array where each has so many rows of the output and filters, or what is left of them."""
+    return max(
+        row_mapping(shape.cut(rows, own), hardware)[0]
+        for rows, _ in pieces(shape.out_size[0], height)
+        for own, _ in pieces(shape.filters, filters)
+    )
+
+
+def block_mapping(shape: RowShape, hardware: Accelerator) -> tuple[Block, RowMapping]:
+    """:func:`row_block`, and how it lies in an array."""
+    block = row_block(shape, hardware)
+    return block, row_mapping(shape.cut(block.m // shape.out_size[1], block.n), hardware)[1]
+
+
+def row_parts(conv: Conv, hardware: Accelerator) -> Iterator[tuple[tuple[slice, slice], Conv]]:
+    """Of each array that has work: rows and columns of C, and the convolution that it computes. Its image is all of it;
+    `pad_top` says where the first window begins, below 0 within the image."""
+    for rows, filters in blocks(*conv.sizes[::2], row_block(RowShape.of(conv), hardware)):
+        first, end = rows.start // conv.out_width, rows.stop // conv.out_width
+        sizes = {"n": filters.stop - filters.start, "out_height": end - first}
+        yield (rows, filters), replace(conv, **sizes, pad_top=conv.pad_top - first * conv.stride_height)
 
 
 @functools.lru_cache(maxsize=1 << 16)

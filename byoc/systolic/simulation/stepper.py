@@ -14,7 +14,7 @@ import numpy as np
 
 from ....core.errors import InputError, OptionError
 from ..config import ACCUMULATOR_DTYPES, Dataflow
-from .cycles import fold_count
+from .cycles import are_sizes, fold_count
 from .output_array import OutputRun
 from .row_array import RowRun
 from .row_stationary import RowMapping
@@ -41,8 +41,8 @@ def step_gemm(
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
         raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
     result = _accumulator(a, b, (a.shape[0], b.shape[1]), acc)
-    if rows < 1 or cols < 1:
-        raise OptionError(f"an array of {rows} x {cols} PEs: 1 x 1 or more is needed")
+    if not are_sizes(rows, cols):
+        raise OptionError(f"an array of {rows!r} x {cols!r} PEs: 1 x 1 or more is needed")
     a, b = a.astype(result.dtype), b.astype(result.dtype)
     dataflow = Dataflow.systolic(dataflow)
     run: StationaryRun | OutputRun

@@ -7,7 +7,7 @@ A program with a race computes what it should only if the timing is kind. Orders
 from collections import deque
 from dataclasses import dataclass
 
-from tvm_ext.byoc.systolic.code.check import ITEMSIZE
+from tvm_ext.byoc.systolic.code.check import ITEMSIZE, loaded_itemsize
 from tvm_ext.byoc.systolic.code.isa import (
     QUEUES,
     Conv,
@@ -37,7 +37,9 @@ class Access:
 def accesses(program: Program, instruction: Instruction) -> list[Access]:
     """What an instruction reads and writes. Tensors count as a whole."""
     if isinstance(instruction, Load | LoadWindows):
-        size = instruction.rows * instruction.cols * ITEMSIZE[program.tensors[instruction.tensor].dtype]
+        dtype = program.tensors[instruction.tensor].dtype
+        item = loaded_itemsize(program.accelerator, dtype, instruction.operand)
+        size = instruction.rows * instruction.cols * item
         return [_whole(program, instruction.tensor, False), _range("scratchpad", instruction.dst, size, True)]
     if isinstance(instruction, LoadConstant):
         size = instruction.rows * instruction.cols * program.constants[instruction.constant].itemsize

@@ -1,5 +1,7 @@
 """Convolution by window loads, against a direct convolution in float64 or int32."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -94,3 +96,12 @@ def test_geometries_that_no_instruction_holds() -> None:
         ConvGeometry(3, (600, 600), (300, 3))
     with pytest.raises(ProgramError, match="smaller than the kernel"):
         ConvGeometry(3, (4, 4), (5, 5))
+
+
+@pytest.mark.parametrize("field", ["kernel", "strides", "dilation", "size"])
+@pytest.mark.parametrize("value", [0, -1, 1.5])
+def test_sizes_that_are_none(field: str, value: float) -> None:
+    with pytest.raises(ProgramError, match="are 1 or more"):
+        dataclasses.replace(ConvGeometry(1, (5, 5), (3, 3)), **{field: (2, value)})
+    with pytest.raises(ProgramError, match="padding 0 or more"):
+        ConvGeometry(1, (5, 5), (3, 3), padding=(0, 0, -1, 0))

@@ -34,6 +34,8 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"energy": 3}, "is no EnergyTable"),
         ({"run": "verilog"}, "run='verilog' is unknown"),
         ({"run": "rtl"}, "run='rtl' with dtype='float32'"),
+        ({"run": "rtl", "dtype": "int8", "arrays": 2}, "arrays=2: the hardware has 1 at most"),
+        ({"run": "rtl", "dtype": "int8", "rows": 65}, "rows=65: the hardware has 64"),
         ({"fusion": "off"}, "fusion='off'"),
         ({"rows": 0}, "rows=0"),
         ({"dtype": "float16"}, "dtype='float16'"),

@@ -48,7 +48,7 @@ def only_inspects(args: argparse.Namespace) -> bool:
         raise OptionError(f"--to {args.to} without -o", fix=f"name the file to write; --ir {args.to} prints it")
     if args.output and asked and not args.to:
         raise OptionError(f"-o with --{asked[0].replace('_', '-')}, which builds nothing", fix="leave -o out")
-    more = [name for name in ("verbose", "timing", "offload_report") if getattr(args, name)]
+    more = [name for name in ("verbose", "timing", "offload_report", "offload_timeline") if getattr(args, name)]
     if asked and more:
         wrong = f"--{more[0].replace('_', '-')} with --{asked[0].replace('_', '-')}"
         raise OptionError(f"{wrong}, which builds nothing", fix="one after the other")

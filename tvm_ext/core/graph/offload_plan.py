@@ -10,6 +10,7 @@ from tvm.ir import GenericConst
 
 from ...runtime.table import plain_named
 from ..plan import Kernel
+from .call_site import CallSite
 
 #: Places besides those of back ends: kernels of this library, and nothing, where no work is left at run time.
 CPU, COMPILE_TIME = "cpu", "compile time"
@@ -83,19 +84,34 @@ class OffloadPlan:
         self.regions = kept
 
     def as_dict(
-        self, types: Mapping[str, str], gone: Mapping[str, str] | None = None, kernels: Iterable[Kernel] = ()
-    ) -> dict[str, Any]:
+        self, types: Mapping[str, str], gone: Mapping[str, str] | None = None, kernels: Iterable[Kernel] = (),
+        keeps_state: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
         """Plain values for JSON.
 
         Args:
             types: ONNX node -> ONNX operator.
             gone: ONNX node that is no work any more -> why.
             kernels: of the program, those that call regions among them.
+            keeps_state: whether a run reads what the last one left.
         """
         rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
         ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
         calls = {region.kernel for region in self.regions}
-        own = [kernel for kernel in kernels if kernel.calls and kernel.name not in calls]
+        kernels = [kernel for kernel in kernels if kernel.calls]
+        own = [kernel for kernel in kernels if kernel.name not in calls]
         kept = [[k.name, k.recipe, k.nodes, len(k.calls) * k.estimate or None] for k in own]
         regions = [region.as_dict() for region in self.regions]
-        return {"backend": self.backend, "regions": regions, "ops": ops, "kept": kept}
+        sites = {site.order: [self._name_of(k.name, site), list(site.reads)] for k in kernels for site in k.sites}
+        return {
+            "backend": self.backend, "regions": regions, "ops": ops, "kept": kept,
+            "calls": [row for _, row in sorted(sites.items())], "keeps_state": keeps_state,
+        }  # fmt: skip
+
+    def _name_of(self, kernel: str, site: CallSite) -> str:
+        """The region that a call runs, of several of a kernel that of its nodes ("" if none is); else the kernel."""
+        regions = [region for region in self.regions if region.kernel == kernel]
+        if len(regions) > 1:
+            regions = [region for region in regions if {*region.nodes} == {*site.nodes}]
+            return next((region.name for region in regions), "")
+        return regions[0].name if regions else kernel

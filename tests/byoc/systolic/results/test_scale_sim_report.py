@@ -46,3 +46,9 @@ def test_lines_of_a_timing_are_those_of_its_gemms(timing: Timing) -> None:
 def test_sizes_that_are_none(sizes: tuple[int, int, int, int, int, int, int]) -> None:
     with pytest.raises(OptionError):
         ScaleSimLayer(sizes)
+
+
+@pytest.mark.parametrize("text", ["", "Layer,M,N,K", "Layer,M,N,K\n\n"])
+def test_a_topology_without_layers(text: str) -> None:
+    with pytest.raises(OptionError, match="no layer behind its first line"):
+        read_topology(text)

@@ -74,6 +74,9 @@ def test_order_of_the_models() -> None:
         ({"model": "magic"}, "'overlapped'"),
         ({"m": 0}, "m=0"),
         ({"cols": -1}, "4 x -1 PEs"),
+        ({"m": 1.5}, "m=1.5"),
+        ({"k": float("nan")}, "k=nan"),
+        ({"rows": "4"}, "on '4' x"),
     ],
 )
 def test_refusals(wrong: dict[str, object], message: str) -> None:

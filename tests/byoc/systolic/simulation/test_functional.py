@@ -1,11 +1,14 @@
 """Numbers of the functional view against numpy: GEMMs, int32 that wraps, batches; and what it refuses."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.isa import Finish, Load, LoadWindows, Reduce, Store, Sync
 from tvm_ext.byoc.systolic.code.layer import GemmLayer, Matrix, matmul
-from tvm_ext.byoc.systolic.code.program import Tensor
+from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.core.errors import InputError, OptionError
@@ -128,6 +131,8 @@ def test_inputs_that_do_not_fit() -> None:
         run(program, {"x": np.ones((4, 3), np.int8)})
     with pytest.raises(InputError, match="input x is float32"):
         run(program, {"x": np.ones((3, 4), np.float32)})
+    with pytest.raises(InputError, match="input x is no array but list"):
+        run(program, {"x": [[1]]})  # type: ignore[dict-item]
     with pytest.raises(OptionError, match="backend='cuda'"):
         run(program, {"x": np.ones((3, 4), np.int8)}, backend="cuda")
 
@@ -137,3 +142,28 @@ def test_inputs_of_any_strides_are_left_as_they_are() -> None:
     x.setflags(write=False)
     w = np.eye(6, dtype=np.int8)
     np.testing.assert_array_equal(run(dense(SMALL_INT8, (4, 6, 6), w), {"x": x})["y"], x)
+
+
+@pytest.mark.parametrize("how", ["stored", "overwritten by a load", "overwritten by windows"])
+def test_images_in_the_scratchpad_are_what_lies_there(how: str) -> None:
+    """An image is read by windows, then written in one way or another, and read again."""
+    rng, sync = np.random.default_rng(4), Sync()
+    x, z = random_int8(rng, (16,)), random_int8(rng, (16,))
+    tensors = (
+        Tensor("x", "input", (16,), "int8"), Tensor("z", "input", (16,), "int8"),
+        Tensor("h", "scratch", (16,), "int8", 64), Tensor("y", "output", (2, 16), "int32"),
+    )  # fmt: skip
+    image = LoadWindows(2, 0, 16, 1, 0, 0, 0, 1, 4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 0, 0, 0)
+    read = (sync, image, sync, Reduce("sum", 0, 0, 0, 0, 1, 16, 1), sync)
+    first, second = Load("a", 0, 0, 1, 16, 0, 16, 1), Load("a", 1, 0, 1, 16, 0, 16, 1)
+    keep = (sync, Reduce("sum", 0, 0, 0, 0, 1, 16, 1), sync, Store(2, 0, 1, 16, 0, 16, 1))
+    again = {
+        "stored": (second, *keep),
+        "overwritten by a load": (dataclasses.replace(second, dst=64),),
+        "overwritten by windows": (dataclasses.replace(image, tensor=1, dst=64),),
+    }
+    rows = [Store(3, 0, 1, 16, 16 * at, 16, 1) for at in range(2)]
+    code = (first, *keep, *read, rows[0], sync, *again[how], *read, rows[1], Finish())
+    hardware = Accelerator(2, 2, scratchpad_bytes=128, accumulator_bytes=64)
+    y = run(Program(hardware, tensors, (), code), {"x": x, "z": z})["y"]
+    np.testing.assert_array_equal(y, [x, z])

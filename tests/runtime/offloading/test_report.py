@@ -1,13 +1,16 @@
 """The report of an offload: what the CPU keeps, and how much faster a run can be at most."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tvm_ext
-from tvm_ext.core.errors import ArtifactError
-from tvm_ext.runtime.offload_report import OffloadReport
+from tvm_ext.core.errors import ArtifactError, OptionError
+from tvm_ext.runtime.offloading.report import OffloadReport
 
 
 def report(kept: list[Any], regions: list[tuple[float | None, float | None]]) -> OffloadReport:
@@ -81,3 +84,67 @@ def test_kept_kernels_are_those_of_the_program() -> None:
     assert any("fc2" in row.nodes for row in made.kept)
     assert sum(row["estimated_us"] for row in kept) == pytest.approx(1e6 * made.kept_seconds, abs=0.05 * len(kept))
     assert made.bound is not None and 1 < made.bound < math.inf
+
+
+# ------------------------------------------------------------ asynchronous regions
+def called(calls: list[Any], *rest: Any) -> OffloadReport:
+    """A report whose program makes these calls."""
+    made = report(*rest)
+    rows = {**made.as_dict(), "calls": calls}
+    return OffloadReport.of({"offload": rows}, "model")
+
+
+def test_overlap_has_the_times_of_rows() -> None:
+    """Two calls of one kernel share its time; a kernel that nobody estimates takes none."""
+    calls = [["a", []], ["r0", [0]], ["a", [0]], ["none", [1, 2]]]
+    made = called(calls, [("a", 4.0), ("none", None)], [(3.0, 9.0)])
+    overlap = made.overlap()
+    assert overlap is not None and [call.seconds for call in overlap.calls] == [2.0, 3.0, 2.0, 0.0]
+    assert [call.unit for call in overlap.calls] == ["host", "npu", "host", "host"]
+    assert (overlap.seconds, overlap.serial_seconds) == (5.0, 7.0)
+    rows = [[cell.content for cell in row] for row in made.overlap_table().rows]
+    assert rows[0] == [1, 7e6, 5e6, 1.4, "80.0 %", "60.0 %"]
+    assert [row[0] for row in rows] == [1, 2, 4, 16] and "asynchronous" in str(made)
+
+
+def test_no_overlap_without_times() -> None:
+    """Without regions, calls or a region's time there is no table; damaged calls are an error."""
+    kernels = [("a", 1.0)]
+    for made in (
+        report(kernels, []), report(kernels, [(1.0, 2.0)]), called([["a", []], ["r0", [0]]], kernels, [(None, 2.0)]),
+        called([["a", []], ["", [0]]], kernels, [(1.0, 2.0)]),
+    ):  # fmt: skip
+        assert made.overlap() is None and not made.overlap_table().rows
+        with pytest.raises(OptionError, match="no region of 'model' has a time"):
+            made.timeline("nowhere.json")
+    for reads in ([0], [-1], [7]):
+        with pytest.raises(ArtifactError):
+            called([["a", reads]], kernels, [(1.0, 2.0)])
+    for runs in (0, True, 1.5):
+        with pytest.raises(OptionError, match="runs="):
+            called([["a", []]], kernels, [(1.0, 2.0)]).overlap(runs)  # type: ignore[arg-type]
+
+
+def test_a_run_that_reads_what_the_last_one_left() -> None:
+    made = called([["a", []], ["r0", [0]]], [("a", 1.0)], [(1.0, 2.0)])
+    assert [made.overlap(4).seconds, replace(made, keeps_state=True).overlap(4).seconds] == [5.0, 8.0]  # type: ignore[union-attr]
+
+
+def test_calls_are_those_of_the_program(tmp_path: Path) -> None:
+    """Two regions around a kernel of the CPU, and another beside them."""
+    compiled = tvm_ext.compile(
+        tvm_ext.zoo.mlp(), offload="systolic", cache=False, offload_options={"when": "always", "skip": ("fc2",)}
+    )
+    made = compiled.offload_report()
+    regions, kept = [region.name for region in made.regions], {row.kernel for row in made.kept}
+    assert len(regions) == 2 and {call.name for call in made.calls} == {*regions, *kept}
+    first, second = (next(n for n, call in enumerate(made.calls) if call.name == name) for name in regions)
+    between = [n for n, call in enumerate(made.calls) if call.name in kept and first in call.reads]
+    assert between and {*made.calls[second].reads} & {*between}
+    overlap = made.overlap(3)
+    assert overlap is not None and overlap.serial_seconds == pytest.approx(
+        3 * (made.kept_seconds + sum(region.seconds or 0 for region in made.regions))
+    )
+    made.timeline(path := tmp_path / "timeline.json")
+    events = json.loads(path.read_text())["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "X"} == {call.name for call in made.calls}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ..core.errors import OptionError
-from .plain import read, reading
-from .table import Column, Table, few, percent_cell, plain
+from ...core.errors import OptionError
+from ..files import write_text
+from ..plain import read, reading
+from ..table import Column, Table, few, percent_cell, plain
+from .overlap import BUFFERS, HOST, Call, Overlap
+
+#: Runs of the table of overlap.
+RUNS = (1, 2, 4, 16)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,14 @@ class KeptRow:
 
 
 @dataclass(frozen=True)
+class CallRow:
+    """A call of the program: the name of its region, else of its kernel; and numbers of the calls that it reads."""
+
+    name: str
+    reads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class OffloadReport:
     """What was offloaded, and why; why the rest was not; what the CPU keeps, and how much faster a run can be at most;
     `str()` prints it.
@@ -69,6 +85,8 @@ class OffloadReport:
         ops: every ONNX node of the model, in order.
         regions: in order.
         kept: kernels that the CPU runs, in order.
+        calls: of a run, in order.
+        keeps_state: whether a run reads what the last one left.
     """
 
     model: str
@@ -76,6 +94,8 @@ class OffloadReport:
     ops: tuple[OpRow, ...]
     regions: tuple[RegionRow, ...]
     kept: tuple[KeptRow, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    keeps_state: bool = False
 
     @classmethod
     def of(cls, report: Mapping[str, Any], model: str) -> OffloadReport:
@@ -91,7 +111,10 @@ class OffloadReport:
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
         with reading("offload"):
             names = [field.name for field in fields(cls) if field.name in facts]
-            return read(cls, {**{name: facts[name] for name in names}, "model": model})
+            offload: OffloadReport = read(cls, {**{name: facts[name] for name in names}, "model": model})
+            if any(not 0 <= at < number for number, call in enumerate(offload.calls) for at in call.reads):
+                raise ValueError("a call reads one that comes later")
+            return offload
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:
@@ -122,6 +145,39 @@ class OffloadReport:
         """The speedup if regions took no time (Amdahl's law); infinite if the CPU keeps nothing; None if unknown."""
         return None if self.host_seconds is None else _ratio(self.host_seconds, self.kept_seconds)
 
+    def overlap(self, runs: int = 1) -> Overlap | None:
+        """Runs with regions that are asynchronous, by the times here, those that nobody estimates left out; None if
+        nothing was offloaded, or a region has no time.
+
+        Args:
+            runs: how many, of which two are under way at once.
+
+        Raises:
+            OptionError: fewer than 1.
+        """
+        if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+            raise OptionError(f"runs={runs!r}: a whole number of 1 or more is needed")
+        counts = Counter(call.name for call in self.calls)
+        known = {row.kernel: (HOST, row.seconds or 0.0) for row in self.kept}
+        known |= {row.name: (row.backend, row.seconds) for row in self.regions if row.seconds is not None}
+        if not self.regions or not counts or not known.keys() >= counts.keys():
+            return None
+        calls = [Call(c.name, known[c.name][0], known[c.name][1] / counts[c.name], c.reads) for c in self.calls]
+        return Overlap.of(calls, runs, 1 if self.keeps_state else BUFFERS)
+
+    def timeline(self, path: str | os.PathLike[str], runs: int = 2) -> None:
+        """Writes :meth:`overlap` as trace events, which ui.perfetto.dev draws: a track for the host and for each back
+        end, and an arrow for each token.
+
+        Raises:
+            OptionError: fewer runs than 1, or calls without times.
+        """
+        overlap = self.overlap(runs)
+        if overlap is None:
+            fix = "offload to a back end that has a cost model"
+            raise OptionError(f"no region of {self.model!r} has a time", fix=fix)
+        write_text(path, json.dumps(overlap.trace()) + "\n")
+
     def measured(self, seconds: Mapping[str, float]) -> OffloadReport:
         """The report with measured times of what the CPU keeps.
 
@@ -136,7 +192,7 @@ class OffloadReport:
         return {**plain(self, "speedup", "bound"), "ops": [list(vars(row).values()) for row in self.ops]}
 
     def __str__(self) -> str:
-        tables = self.layer_table(), self.edge_table(), self.amdahl_table(), self._rest()
+        tables = self.layer_table(), self.edge_table(), self.amdahl_table(), self.overlap_table(), self._rest()
         shown = (table for table in tables if table.rows)
         texts = (f"\n{table.caption}\n{table.text()}" if table.caption else f"\n{table.text()}" for table in shown)
         return "\n".join([*self.heads(), self.region_table().text(), *texts])
@@ -161,8 +217,8 @@ class OffloadReport:
 
     def tables(self) -> tuple[Table, ...]:
         """Those of a page that have rows: regions, layers, results between these, what the CPU keeps, all nodes."""
-        tables = self.region_table(), self.layer_table(), self.edge_table(), self.amdahl_table(), self.op_table()
-        return tuple(table for table in tables if table.rows)
+        tables = self.region_table(), self.layer_table(), self.edge_table(), self.amdahl_table(), self.overlap_table()
+        return tuple(table for table in (*tables, self.op_table()) if table.rows)
 
     def layer_table(self) -> Table:
         """A row a layer, of the back ends that say what energy it takes, by level; the caption names the source."""
@@ -204,6 +260,20 @@ class OffloadReport:
             for row in sorted(self.kept, key=lambda row: -(row.seconds or 0.0))
         ]  # fmt: skip
         return Table(columns, rows)
+
+    def overlap_table(self) -> Table:
+        """A row a number of runs: their time one after the other, and with regions that are asynchronous, of which each
+        unit works for a share."""
+        swept = [self.overlap(runs) for runs in RUNS]
+        overlaps = [overlap for overlap in swept if overlap is not None]
+        units = overlaps[0].units if overlaps else ()
+        columns = [Column("runs", right=True), Column("one by one", "us", ".1f"), Column("overlapped", "us", ".1f")]
+        columns += [Column("times as fast", form=".2f"), *(Column(f"{unit} works", right=True) for unit in units)]
+        return Table(columns, [
+            (each.runs, 1e6 * each.serial_seconds, 1e6 * each.seconds, _ratio(each.serial_seconds, each.seconds),
+             *(percent_cell(each.busy(unit)) for unit in units))
+            for each in overlaps
+        ], "regions that are asynchronous, as estimated")  # fmt: skip
 
     def op_table(self) -> Table:
         """A row a node."""
