@@ -8,12 +8,11 @@ The machine is the template that TPU, Gemmini (Genc et al., DAC 2021) and VTA (M
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole, is_number
 from .energy import EnergyTable
 
 #: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.simulation.cycles` knows two more, as
@@ -125,12 +124,10 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), least, most))
         _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
-        if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
+        if not is_number(self.frequency_hz) or self.frequency_hz <= 0:
             raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
         if isinstance(self.energy, Mapping):
             energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
@@ -200,10 +197,6 @@ _BOUNDS = {
     "dma_bytes_per_cycle": (1, 1 << 20), "dma_latency": (0, 1 << 30), "vector_lanes": (1, 1 << 16),
     "launch_cycles": (0, 1 << 40), "arrays": (1, 1024), "filter_spad": (1, 1 << 16), "input_spad": (1, 1 << 16),
 }  # fmt: skip
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

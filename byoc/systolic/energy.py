@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, is_number
 from .energy_figures import DRAM, LOGIC, MAC_INT8, SRAM
 
 _HOROWITZ = "Horowitz, ISSCC 2014, 45 nm"
@@ -58,8 +58,7 @@ class EnergyTable:
     def __post_init__(self) -> None:
         for field in fields(self)[:-1]:
             value = getattr(self, field.name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not (math.isfinite(value) and value >= 0):
+            if not is_number(value) or value < 0:
                 raise OptionError(f"energy.{field.name}={value!r}: picojoules are a finite number, 0 or more")
         source = self.source
         if not isinstance(source, str) or not source.isprintable() or ";" in source or len(source) > _LONGEST:

@@ -1,7 +1,7 @@
 """Inputs of a run: values as arrays, and the errors of those that do not fit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,19 @@ def as_array(value: Any, name: str) -> np.ndarray:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
+
+
+def named(values: Any, what: str) -> Mapping[str, Any]:
+    """What was passed by name; nothing of None.
+
+    Raises:
+        InputError: it is no mapping.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} is {type(values).__name__}", fix="pass a dict: name -> array")
+    return values
 
 
 def names_error(names: Sequence[Any], expected: Sequence[str], fix: str = "") -> InputError:

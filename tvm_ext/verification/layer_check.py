@@ -16,6 +16,7 @@ from ..core.errors import InputError, OptionError, ToolError, UnsupportedError
 from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
+from ..runtime.inputs import as_array, named
 from ..runtime.memory.arrays import Arrays, NamedArrays
 from ..runtime.model import CompiledModel
 from .counterparts import Counterpart, counterparts, wanted_values
@@ -59,7 +60,7 @@ def check_layers(
         wrong = "layers=True compares arrays of one size, and a program of any size works on those of its bounds"
         raise UnsupportedError(wrong, fix="compile the model with numbers for its dimensions: shapes=")
     batch = _batch_of(compiled, inputs)
-    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
+    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else _arrays(inputs)
     program, graph = KernelCalls(compiled, batch), Graph(read_model(model).proto.graph)
     judged = counterparts(program, graph)
     model_inputs = {**frozen_inputs(compiled), **feeds}
@@ -79,6 +80,11 @@ def check_layers(
     if tolerance is None:
         compared = replace(compared, outputs=tuple(_within_rows(output, rows) for output in compared.outputs))
     return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)
+
+
+def _arrays(inputs: NamedArrays) -> dict[str, np.ndarray]:
+    """Inputs by name, as arrays."""
+    return {name: as_array(value, name) for name, value in named(inputs, "inputs").items()}
 
 
 def _within_rows(output: OutputMetrics, rows: Sequence[LayerRow]) -> OutputMetrics:

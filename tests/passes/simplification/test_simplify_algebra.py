@@ -143,6 +143,10 @@ REFUSED = {
         "larger than either",
     ),
     "inner read twice": (_inner_read_twice, "read elsewhere"),
+    "a step behind": (
+        chain(lambda x: R.multiply(x, const(0.1)), lambda x: R.multiply(x, const(10.0)), R.floor),
+        "ties",
+    ),
 }
 
 

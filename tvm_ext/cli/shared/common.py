@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...core.progress import Progress
-from ...core.settings.flags import setting
+from ...core.settings.flags import join_named, setting
 from ...runtime.table import Column, Table
 from .options import compile_options
 
@@ -86,7 +86,7 @@ def given_inputs(args: argparse.Namespace) -> dict[str, np.ndarray] | None:
         raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
     from ...verification.arrays import load_npy
 
-    return {name: load_npy(path) for name, path in args.input} or None
+    return {name: load_npy(path) for name, path in join_named("--input", args.input).items()} or None
 
 
 def model_of(text: str) -> Any:

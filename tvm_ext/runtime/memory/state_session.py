@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError, RunError
-from ..inputs import names_error
+from ..inputs import as_array, named, names_error
 from ..interface import counted_specs
 from ..spec import Metadata, Specs, TensorSpec
 from .arrays import Arrays, NamedArrays, Places, lend, zeros
@@ -168,7 +168,7 @@ class StateSession:
                 were.
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
-        feeds = dict(inputs or {})
+        feeds = dict(named(inputs, "inputs of a step"))
         if feeds.keys() != self._inputs.keys():
             kept, taken = sorted(feeds.keys() & self._states.keys()), list(self._inputs)
             fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {taken}"
@@ -327,10 +327,10 @@ def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec])
         InputError: one does not.
     """
     values = {}
-    for name, value in (initial or {}).items():
+    for name, value in named(initial, "a first state").items():
         if name not in specs:
             raise InputError(f"there is no state {name!r}", fix=f"states: {', '.join(specs)}")
-        array, spec = np.asarray(value), specs[name]
+        array, spec = as_array(value, name), specs[name]
         fits = all(isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=False))
         if not fits or array.ndim != len(spec.shape) or array.dtype != spec.numpy_dtype:
             raise InputError(f"state {name!r} is {array.dtype}{list(array.shape)}; the model takes {spec}")
