@@ -61,4 +61,4 @@ def test_one_python_for_all_or_one_for_each(cli, table):
 
 def test_too_few_rounds_are_a_usage_error(cli, model):
     code, _, err = cli("bench", model, "--rounds", "3")
-    assert code == 2 and "at least 7" in err
+    assert code == 2 and "rounds=3: a whole number of 7 or more" in err

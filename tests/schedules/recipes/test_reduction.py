@@ -33,7 +33,7 @@ def check(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng:
     assert np.all(np.abs(got - exact) <= (count + 2) * ROUNDOFF * magnitude)
 
 
-@pytest.mark.parametrize("shape", [(3, 49), (2, 20, 7, 7)])
+@pytest.mark.parametrize("shape", [(3, 61), (2, 20, 1, 61)])
 def test_the_mean_of_a_constant_is_that_constant(shape: Any, case_machine: Machine) -> None:
     def body(x: Any) -> Any:
         yield relax.op.mean(x, axis=[*range(len(shape) // 2, len(shape))])
