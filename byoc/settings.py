@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, check_whole
 from .backend import Backend
 from .region import Composite, multiply_adds
 from .registry import backend_named, register
@@ -39,10 +39,7 @@ class Offloading:
         if not all(isinstance(name, str) and name for name in skip):
             raise OptionError(f"offload option skip={self.skip!r}: names of nodes or operators are needed")
         object.__setattr__(self, "skip", skip)
-        if isinstance(self.minimum_work, bool) or not isinstance(self.minimum_work, int) or self.minimum_work < 0:
-            raise OptionError(
-                f"offload option minimum_work={self.minimum_work!r}: multiply-adds, 0 or more, are needed"
-            )
+        object.__setattr__(self, "minimum_work", check_whole("offload option minimum_work", self.minimum_work))
 
     def keeps_out(self, composite: Composite, types: Mapping[str, str]) -> str:
         """Why the user wants an anchor on the CPU; "" if it may go.

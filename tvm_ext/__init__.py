@@ -238,7 +238,7 @@ def profile(
 
 def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:
     """With `choose="measure"`: measure what the timing cache lacks; whatever compiles later follows the cache."""
-    if options.get("choose") == "measure":
+    if str(options.get("choose")) == "measure":
         from .tuning.choose import measure_choices
 
         measure_choices(model, **options)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole, is_number
 from .energy import EnergyTable
 
 #: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.simulation.cycles` knows two more, as
@@ -124,12 +124,10 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), least, most))
         _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
-        if not _is_number(self.frequency_hz) or not 1 <= self.frequency_hz <= _MOST_HERTZ:
+        if not is_number(self.frequency_hz) or not 1 <= self.frequency_hz <= _MOST_HERTZ:
             raise OptionError(f"frequency_hz={self.frequency_hz!r:.80}: a number from 1 to {_MOST_HERTZ:g} is needed")
         if isinstance(self.energy, Mapping):
             energy = EnergyTable(**known_settings(EnergyTable, "energy table", self.energy))
@@ -216,10 +214,6 @@ def check_hardware(accelerator: Accelerator) -> None:
     for name, most in _MOST_OF_HARDWARE.items():
         if getattr(accelerator, name) > most:
             raise OptionError(f"{name}={getattr(accelerator, name)}: the hardware has {most} at most")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

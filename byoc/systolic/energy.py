@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, is_number
 from .energy_figures import DRAM, LOGIC, MAC_INT8, SRAM
 
 _HOROWITZ = "Horowitz, ISSCC 2014, 45 nm"
@@ -59,8 +59,7 @@ class EnergyTable:
     def __post_init__(self) -> None:
         for field in fields(self)[:-1]:
             value = getattr(self, field.name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not 0 <= value <= _MOST_PICOJOULES:
+            if not is_number(value) or not 0 <= value <= _MOST_PICOJOULES:
                 raise OptionError(f"energy.{field.name}={value!r:.80}: picojoules go from 0 to {_MOST_PICOJOULES:g}")
         source = self.source
         if not isinstance(source, str) or not source.isprintable() or ";" in source or len(source) > _LONGEST:

@@ -202,7 +202,7 @@ def _divide(match: PoolMatch, index: Sequence[Any], pooled: Any) -> Any:
     """The sum of a window over the number of pixels that count, at a logical index."""
     ky, kx = match.window.kernel
     if match.counts_padding or not any(match.window.pads):
-        return pooled * tirx.const(1.0 / (ky * kx), "float32")
+        return pooled / tirx.const(float(ky * kx), "float32")
     _, _, y, x = index
     (sy, sx), (dy, dx), (top, left) = match.window.strides, match.window.dilation, match.window.pads[:2]
     h, w = match.image

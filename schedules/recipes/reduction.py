@@ -176,9 +176,8 @@ class _Physical:
 def _mean(match: ReductionMatch, total: Any) -> Any:
     """A sum over the number of its elements."""
     count = math.prod((match.group.extent(match.data, a) for a in match.axes), start=1)
-    if isinstance(count, int):
-        return total * tirx.const(1.0 / count, "float32")
-    return total / count.astype("float32")
+    divisor = tirx.const(float(count), "float32") if isinstance(count, int) else count.astype("float32")
+    return total / divisor  # the mean of a constant is that constant, as times the reciprocal of 61 it is not
 
 
 def _schedule_rows(sch: Schedule, threads: int) -> None:

@@ -53,4 +53,4 @@ def test_pythons_and_inputs_are_handed_on(cli, table, tmp_path, flags, python):
 
 def test_usage_errors(refused, model):
     assert "one path for all" in refused("bench", "m.onnx", "--python", "/a", "--python", "torch=/t")
-    assert "at least 7" in refused("bench", model, "--rounds", "3")
+    assert "rounds=3: a whole number of 7 or more" in refused("bench", model, "--rounds", "3")

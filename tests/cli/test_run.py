@@ -25,6 +25,19 @@ def test_given_inputs_and_saved_outputs(cli, fake, model, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "d" / "_sum.npy"), -expected)
 
 
+def test_outputs_of_alike_names_have_files_of_their_own(cli_json, fake, model, tmp_path, monkeypatch):
+    outputs = {"a/b": np.float32(1), "a_b": np.float32(2), "a_b_": np.float32(3)}
+    monkeypatch.setattr("tests.verification.fakes.FakeCompiled.run", lambda *_: outputs)
+    code, plain = cli_json("run", model, "--output-dir", str(tmp_path))
+    assert code == 0 and [float(np.load(path)) for path in plain["written"]] == [1, 2, 3]
+
+
+def test_an_input_stands_there_once(cli, fake, model, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((3, 7), "f4"))
+    code, _, err = cli("run", model, *["--input", f"x={tmp_path}/x.npy"] * 2)
+    assert code == 2 and "--input x is there twice" in err and not fake.calls
+
+
 def test_seeds_change_the_inputs(cli_json, fake, model):
     outputs = [cli_json("run", model, "--seed", seed)[1]["outputs"] for seed in ("0", "1", "0")]
     assert outputs[0] == outputs[2] != outputs[1]

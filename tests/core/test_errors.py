@@ -1,9 +1,23 @@
 """What others raise: the line that is kept of it, and the error of this library that it becomes."""
 
+import math
+
+import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_ext.core.errors import BuildError, InputError, UnsupportedError, at_nodes, essence, failure, naming
+from tvm_ext.core.errors import (
+    BuildError,
+    InputError,
+    OptionError,
+    UnsupportedError,
+    at_nodes,
+    check_whole,
+    essence,
+    failure,
+    is_number,
+    naming,
+)  # fmt: skip
 
 
 def raised(action) -> BaseException:
@@ -59,3 +73,19 @@ def test_errors_of_others_are_chained_and_ours_stay() -> None:
 def test_nodes_in_words() -> None:
     assert at_nodes((), {}) == "" and at_nodes(("a",), {"a": "Relu"}) == " at node 'a' (Relu)"
     assert at_nodes("abcde", {}) == " at nodes 'a', 'b', 'c' and 2 more"
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_a_whole_number_of_numpy_is_one_of_python(value: object) -> None:
+    assert type(number := check_whole("n", value, 1, 3)) is int and number == 3
+
+
+@pytest.mark.parametrize("value", [0, 4, 2.0, True, np.True_, "3", None, [3], np.array([3]), float("nan"), 10**400])
+def test_another_value_names_the_option_and_its_bounds(value: object) -> None:
+    with pytest.raises(OptionError, match=r"n=.*from 1 to 3"):
+        check_whole("n", value, 1, 3)
+
+
+def test_numbers_are_finite_and_real() -> None:
+    assert all(map(is_number, (0, -1.5, np.float32(2), np.int8(1))))
+    assert not any(map(is_number, (True, np.True_, "1", None, 1j, math.nan, math.inf, -math.inf, [1.0], np.ones(2))))

@@ -89,7 +89,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "over", [{"mcpu": "no-such-cpu"}, {"mcpu": ""}, {"triple": "nonsense"}, {"mcpu": "cortex-a72"}, {"lanes": "16"},
-             {"rates": {}}, {"unknown": 1}], ids=str
+             {"rates": {}}, {"unknown": 1}, {"lanes": 8}, {"registers": 16}, {"features": []},
+             {"operand_broadcast": False}, {"isa": "avx2"}, {"threads": 1025}], ids=str
 )  # fmt: skip
 def test_a_file_of_no_machine_is_refused(tmp_path: Path, over: dict[str, Any]) -> None:
     """Of a triple that LLVM does not know, a target would end the process."""

@@ -23,6 +23,13 @@ def test_shapes_are_kept_in_one_order() -> None:
     assert a == b and a.shapes == (("a", (3,)), ("x", (1, 2)))
 
 
+def test_numbers_of_numpy_are_those_of_python() -> None:
+    ours = {"threads": 2, "dims": {"S": (1, 8)}, "specialize": {"S": (4,)}, "choose": "measure", "seconds": 2.0}
+    theirs = {"threads": np.int64(2), "dims": {"S": np.array([1, 8])}, "specialize": {"S": np.array([4])}}
+    options = CompileOptions.of(**{**ours, **theirs, "seconds": np.float32(2)})
+    assert repr(options) == repr(CompileOptions.of(**ours))
+
+
 def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
     options = CompileOptions.of(shapes={"x": ("N", 3), "mask": ("N",)}, specialize={"N": [8, 2, 8]})
     assert (options.symbol, options.sizes) == ("N", (2, 8))
@@ -77,6 +84,7 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         ({"precision": "bf16", "max_error": 1.5}, "at most 1"),
         ({"precision": "bf16", "max_error": "small"}, "share of an output's range"),
         ({"precision": "bf16", "max_error": float("nan")}, "share of an output's range"),
+        *(({name: np.arange(2)}, f"{name} is an array") for name in NAMES if name != "freeze"),
         ({"max_error": 0.1}, "with precision='float32'"),
         ({"keep_float32": ["a"]}, "with precision='float32'"),
         ({"precision": "bf16", "keep_float32": "a"}, "names of ONNX nodes"),

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import tvm_ext
 from tvm_ext.core.errors import ArtifactError, InputError, ModelError, OptionError
 from tvm_ext.runtime.spec import TensorSpec
 from tvm_ext.verification.verify import verify
@@ -156,3 +157,15 @@ def test_a_damaged_report_is_refused(key, damaged):
     compiled.report = {key: damaged}
     with pytest.raises(ArtifactError, match=f"'{key}'"):
         verify(compiled, model)
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 1.5}, {"tolerance": float("inf")}, {"tolerance": True}])
+def test_numbers_that_do_not_fit_are_refused(wrong):
+    model, w = dense_model()
+    with pytest.raises(OptionError, match=next(iter(wrong))):
+        verify(program(w), model, **wrong)
+
+
+def test_what_is_no_compiled_model_is_refused():
+    with pytest.raises(OptionError, match="no compiled model"):
+        tvm_ext.verify({}, dense_model()[0])

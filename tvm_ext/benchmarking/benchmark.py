@@ -5,14 +5,14 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..byoc.registry import backend_named
-from ..core.errors import InputError, OptionError
+from ..core.errors import InputError, OptionError, check_whole, is_number
 from ..core.machine import available_cores
 from ..core.options import DEFAULT_BATCH, DEFAULT_SIZES, CompileOptions
 from ..core.sample_inputs import seeded_inputs
@@ -54,11 +54,10 @@ def benchmark(
     names = _contenders(against)
     pythons = _pythons(python, names)
     settings = CompileOptions.of(**options, threads=threads)
-    if rounds < LEAST_ROUNDS or not seconds_per_round > 0 or not timeout > 0:
-        raise OptionError(
-            f"rounds={rounds}, seconds_per_round={seconds_per_round}, timeout={timeout}: at least {LEAST_ROUNDS} "
-            "rounds and times above zero are needed"
-        )
+    rounds, seed = check_whole("rounds", rounds, LEAST_ROUNDS), check_whole("seed", seed)
+    for name, value in (("seconds_per_round", seconds_per_round), ("timeout", timeout)):
+        if not is_number(value) or value <= 0:
+            raise OptionError(f"{name}={value!r}: a number above 0 is needed")
     threads = settings.threads or available_cores()
     source, settings = read_with(model, settings)
     inputs = spread(inputs or {}) if source.arguments else inputs or {}
@@ -197,8 +196,8 @@ class Race:
 
 
 def _contenders(against: Sequence[str]) -> list[str]:
-    others = [against] if isinstance(against, str) else list(against)
-    unknown = [name for name in others if name not in CONTENDERS or name == OURS]
+    others = [against] if isinstance(against, str) or not isinstance(against, Iterable) else list(against)
+    unknown = [name for name in others if not isinstance(name, str) or name not in CONTENDERS or name == OURS]
     if unknown:
         choices = ", ".join(name for name in CONTENDERS if name != OURS)
         raise OptionError(f"against={unknown}: no such contender", fix=f"choose of: {choices}")

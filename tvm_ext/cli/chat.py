@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from ..core.errors import InputError, OptionError
-from ..runtime.language.options import CALLS, MODEL, TEXT, Option, check_whole
+from ..core.errors import InputError, OptionError, check_whole
+from ..runtime.language.options import CALLS, MODEL, TEXT, Option
 from .shared.common import Progress, print_json
 from .shared.options import add_compile_arguments, compile_options
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.files import make_folder
@@ -79,7 +80,8 @@ def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]
     if args.output_dir:
         folder = make_folder(args.output_dir)
         for name, value in outputs.items():
-            path = folder / f"{name.replace('/', '_') or '_'}.npy"
+            stem = name.replace("/", "_") or "_"
+            path = next(p for n in count() if str(p := folder / f"{stem}{'_' * n}.npy") not in written)
             save_npy(path, value)
             written.append(str(path))
     return written

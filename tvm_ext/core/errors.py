@@ -9,9 +9,12 @@ happened to, in one of these classes, with the first line that says something, a
 
 import contextlib
 import difflib
+import math
+import numbers
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 
 class TvmExtError(Exception):
@@ -86,6 +89,30 @@ class ProgramError(TvmExtError, ValueError):
 
 class DriverError(TvmExtError, RuntimeError):
     """The driver of a back end failed while a model ran; names the back end and the region."""
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, of Python or numpy."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite real number, of Python or numpy."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    return bool(-math.inf < value < math.inf)  # type: ignore[operator]
+
+
+def check_whole(name: str, value: Any, least: int = 0, most: int | None = None, *, fix: str = "") -> int:
+    """The value of an option that is a whole number, of Python or numpy, as one of Python.
+
+    Raises:
+        OptionError: it is none, below `least` or above `most`.
+    """
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise OptionError(f"{name}={value!r}: a whole number {bounds} is needed", fix=fix)
+    return int(value)
 
 
 # ------------------------------------------------------------ what others raise

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..rates import Rates
-from ..runtime.cpu import FLAGS_OF_FEATURE, cpu_flags, missing_features
+from ..runtime.cpu import FLAGS_OF_FEATURE, MOST_THREADS, cpu_flags, missing_features
 from ..runtime.pool.threads import available_cores as available_cores
 from ..runtime.tiles import TILE_FEATURES, needs_tiles, why_no_tiles
-from .errors import OptionError
+from .errors import OptionError, check_whole
 from .machine_files import description_of, nearest_rates, similar_rates
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _INSTRUCTION_SETS = (
     ("sse4.2", ("sse4.2",), 4, 16, False),
     ("sve", ("sve",), 4, 32, True),
     ("neon", ("neon",), 4, 32, True),
+    ("scalar", (), 4, 16, False),
 )
 #: The CPU that LLVM schedules for where it does not know the host's, by the instruction set.
 _STAND_INS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "avx": "sandybridge", "sse4.2": "x86-64-v2"}
@@ -87,7 +88,7 @@ class Machine:
         Raises:
             OptionError: an unknown CPU name, or a number of threads below one.
         """
-        return _detect(target, available_cores() if threads is None else _checked_threads(threads))
+        return _detect(target, available_cores() if threads is None else check_whole("threads", threads, 1))
 
     @property
     def fma_per_cycle(self) -> float:
@@ -168,14 +169,15 @@ class Machine:
             OptionError: there is no such description, it describes no machine, or one of a CPU that LLVM does not know.
         """
         machine = Machine.of(description_of(name).machine)
+        _check_facts(machine, f"machine={str(name)!r}")
         _check_cpu(machine.mcpu, machine.triple, f"machine={str(name)!r}", _MACHINE_FIX)
-        return machine if threads is None else machine.with_threads(_checked_threads(threads))
+        return machine if threads is None else machine.with_threads(check_whole("threads", threads, 1))
 
 
 def _is_of_kind(name: str, value: Any) -> bool:
     """Whether a plain value can be that of a field of a machine."""
     if name == "isa":
-        return value in ("scalar", *(row[0] for row in _INSTRUCTION_SETS))
+        return value in [row[0] for row in _INSTRUCTION_SETS]
     if name in ("mcpu", "triple"):
         return isinstance(value, str)
     if name == "features":
@@ -185,10 +187,15 @@ def _is_of_kind(name: str, value: Any) -> bool:
     return isinstance(value, bool) if name == "operand_broadcast" else type(value) is int and value >= 1
 
 
-def _checked_threads(threads: Any) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
-    return threads
+def _check_facts(machine: Machine, asked: str) -> None:
+    """A described machine must have what its instruction set has: kernels are planned by one and built by the other."""
+    _, features, *facts = next(row for row in _INSTRUCTION_SETS if row[0] == machine.isa)
+    names = zip(("lanes", "registers", "operand_broadcast"), facts, strict=True)
+    wrong = [f"{name} is {fact}" for name, fact in names if getattr(machine, name) != fact]
+    wrong += [f"{feature!r} is a feature" for feature in features if feature not in machine.features]
+    if wrong:
+        raise OptionError(f"{asked}: of {machine.isa!r} {', '.join(wrong)}, and not here", fix=_MACHINE_FIX)
+    check_whole(f"{asked}: threads", machine.threads, 1, MOST_THREADS)
 
 
 def _check_cpu(mcpu: str, triple: str, asked: str, fix: str) -> None:
@@ -289,7 +296,7 @@ def machine_of_features(
         sizes: bytes of "l1d", "l2" and "l3".
         implied: features that LLVM takes a CPU of this name to have; None asks LLVM.
     """
-    row = next((row for row in _INSTRUCTION_SETS if set(row[1]) <= set(features)), ("scalar", (), 4, 16, False))
+    row = next(row for row in _INSTRUCTION_SETS if set(row[1]) <= set(features))
     isa, shown, lanes, registers, broadcast = row
     if isa in _STAND_INS and not {*shown} <= {*(_implied(mcpu, triple) if implied is None else implied)}:
         mcpu = _STAND_INS[isa]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ..runtime.cpu import MOST_THREADS
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from ..runtime.sizes.symbols import Symbol
-from .errors import OptionError, choose_of
+from .errors import OptionError, check_whole, choose_of, is_number
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 from .settings import flags
@@ -199,6 +199,9 @@ class CompileOptions:
     ))  # fmt: skip
 
     def __post_init__(self) -> None:
+        for name in FLAGS:
+            if getattr(getattr(self, name), "ndim", 0):
+                raise OptionError(f"{name} is an array", fix=f"as on a command line: {FLAGS[name].example}")
         object.__setattr__(self, "shapes", checked_shapes(self.shapes))
         object.__setattr__(self, "dims", checked_bounds(self.dims))
         object.__setattr__(self, "specialize", checked_sizes(self.specialize, self.dims))
@@ -210,10 +213,9 @@ class CompileOptions:
         if self.machine is not None and self.target is not None:
             wrong = f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU"
             raise OptionError(wrong, fix="give one of both")
-        if self.threads is not None and (
-            isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
-        ):
-            raise OptionError(f"threads={self.threads!r}: a whole number from 1 to 1024, or None for all cores")
+        if self.threads is not None:
+            threads = check_whole("threads", self.threads, 1, MOST_THREADS, fix="leave it out for all cores")
+            object.__setattr__(self, "threads", threads)
         for name, flag in FLAGS.items():
             _check_choice(name, getattr(self, name), flag.choices)
         object.__setattr__(self, "max_error", checked_error(self.max_error, self.precision))
@@ -317,8 +319,7 @@ def _checked_seconds(choose: Any, seconds: Any) -> float | None:
         return DEFAULT_SECONDS if choose == "measure" else None
     if choose != "measure":
         raise OptionError(f"seconds={seconds!r} with choose={choose!r}", fix="give choose='measure' with it")
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not (number and 0 < seconds < math.inf):
+    if not (is_number(seconds) and seconds > 0):
         raise OptionError(f"seconds={seconds!r}: a number above 0 is needed")
     return float(seconds)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ..runtime.spec import TensorSpec
-from .errors import InputError, OptionError
+from .errors import InputError, check_whole
 
 
 def seeded_inputs(
@@ -27,9 +27,7 @@ def seeded_inputs(
         OptionError: the seed is no whole number of 0 or more.
         InputError: no random values are defined of a dtype.
     """
-    if not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise OptionError(f"seed={seed!r}: a whole number, 0 or more, is needed")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_whole("seed", seed))
     at = (spec.sized(sizes) if sizes else spec.at(batch) for spec in specs)
     return {spec.name: _draw(rng, spec.sizes, spec.dtype, spec.name) for spec in at}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import OptionError, did_you_mean
+from ..core.errors import OptionError, did_you_mean, is_number
 from ..runtime.table import Plain
 
 METHODS = ("minmax", "entropy", "percentile")
@@ -65,7 +65,7 @@ class QuantizeSettings(Plain):
             if not (isinstance(getattr(self, name), bool) or (name == "reduce_range" and self.reduce_range is None)):
                 raise OptionError(f"{name}={getattr(self, name)!r}: True or False is needed")
         number = self.percentile
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 50 < number <= 100:
+        if not is_number(number) or not 50 < number <= 100:
             raise OptionError(
                 f"percentile={number!r}: a number above 50, up to 100, is needed", fix="99.999 is the default"
             )

@@ -10,6 +10,8 @@ from typing import Any
 
 from .tiles import needs_tiles, why_no_tiles
 
+#: Threads that kernels can be planned for.
+MOST_THREADS = 1024
 #: LLVM's feature name -> the flags of /proc/cpuinfo that must all be there. The kernel drops the flags of
 #: instructions whose registers it does not save, so a flag means that the instructions can be used.
 FLAGS_OF_FEATURE: dict[str, tuple[str, ...]] = {

@@ -79,9 +79,9 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     """A folder, which is made if it is not there.
 
     Raises:
-        ToolError: it cannot be made.
+        ToolError: it is no path, or cannot be made.
     """
-    folder = Path(path)
+    folder = Path(path_of(path, ToolError, "the path of a folder"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,7 +93,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text in UTF-8, the whole file or none.
 
     Raises:
-        ToolError: the folder is missing or cannot be written.
+        ToolError: it is no path, or the folder is missing or cannot be written.
     """
     write_whole(path, lambda stream: stream.write(text.encode()))
 
@@ -102,9 +102,9 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
     """Let `write` fill a temporary file beside `path`, then rename it: readers never see a part of it.
 
     Raises:
-        ToolError: the folder is missing or cannot be written.
+        ToolError: it is no path, or the folder is missing or cannot be written.
     """
-    target = Path(path)
+    target = Path(path_of(path, ToolError, "the path to write to"))
     try:
         with whole_file(target) as stream:
             write(stream)

@@ -154,6 +154,19 @@ def as_array(value: Any, name: str) -> np.ndarray:
         raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
 
 
+def named(values: Any, what: str) -> Mapping[str, Any]:
+    """What was passed by name; nothing of None.
+
+    Raises:
+        InputError: it is no mapping.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} is {type(values).__name__}", fix="pass a dict: name -> array")
+    return values
+
+
 def names_error(names: Sequence[Any], expected: Sequence[str], fix: str = "") -> InputError:
     """The error of inputs whose names are not those that the model has."""
     missing = [name for name in expected if name not in names]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..core import tuner_names
-from ..core.errors import OptionError
+from ..core.errors import OptionError, check_whole, is_number
 from ..core.machine import Machine
 from ..core.recipe import Config
 from ..core.records.record import Record
@@ -55,13 +55,13 @@ class Budget:
     batch: int = 16
 
     def __post_init__(self) -> None:
-        for name, least in (("trials", 1), ("minutes", 0), ("patience", 1), ("batch", 1), ("goal", 0)):
+        for name in ("trials", "patience", "batch"):
+            if name != "trials" or self.trials is not None:
+                object.__setattr__(self, name, check_whole(name, getattr(self, name), 1))
+        for name in ("minutes", "goal"):
             value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if value is not None and not (
-                number and value >= least and (name in ("minutes", "goal") or value % 1 == 0)
-            ):
-                raise OptionError(f"{name}={value!r}: a number of {least} or more is needed")
+            if not (is_number(value) and value >= 0) and not (name == "minutes" and value is None):
+                raise OptionError(f"{name}={value!r}: a number of 0 or more is needed")
 
 
 def session_name() -> str:

@@ -18,7 +18,7 @@ from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
 from ..runtime.memory.arrays import Arrays, NamedArrays
 from ..runtime.model import CompiledModel
-from ..runtime.values import spread
+from ..runtime.values import as_array, named, spread
 from .counterparts import Counterpart, counterparts, wanted_values
 from .kernel_calls import Graph, KernelCalls
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
@@ -59,8 +59,9 @@ def check_layers(
     if compiled.symbols:
         wrong = "layers=True compares arrays of one size, and a program of any size works on those of its bounds"
         raise UnsupportedError(wrong, fix="compile the model with numbers for its dimensions: shapes=")
-    batch = _batch_of(compiled, None if inputs is None else compiled.tensors_of(inputs))
-    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else compiled.tensors_of(inputs)
+    tensors = None if inputs is None else _arrays(compiled.tensors_of(named(inputs, "inputs")))
+    batch = _batch_of(compiled, tensors)
+    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if tensors is None else tensors
     program, graph = KernelCalls(compiled, batch), Graph(read_model(model).proto.graph)
     judged = counterparts(program, graph)
     names = [*wanted_values(judged, graph), *(value.name for value in compiled.results if value.name in graph.written)]
@@ -80,6 +81,11 @@ def check_layers(
     if tolerance is None:
         compared = replace(compared, outputs=tuple(_within_rows(output, rows) for output in compared.outputs))
     return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)
+
+
+def _arrays(inputs: NamedArrays) -> dict[str, np.ndarray]:
+    """Inputs by name, as arrays."""
+    return {name: as_array(value, name) for name, value in inputs.items()}
 
 
 def _within_rows(output: OutputMetrics, rows: Sequence[LayerRow]) -> OutputMetrics:

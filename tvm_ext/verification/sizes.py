@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..core.errors import OptionError
 from ..runtime.model import CompiledModel
 from ..runtime.sizes.symbols import Symbol, checked_sizes, dimensions_of
 from ..runtime.spec import Program
@@ -23,6 +24,8 @@ def sizes_to_check(
     """
     if sizes is None:
         return _drawn(compiled, seed) if compiled.symbols else []
+    if isinstance(sizes, str | bytes | Mapping) or not isinstance(sizes, Sequence):
+        raise OptionError(f"sizes={sizes!r:.100}: a list is needed", fix="sizes=[{'N': 3, 'S': 37}]")
     dimensions = dimensions_of(compiled.inputs, compiled.symbols)
     return [checked_sizes(dimensions, at) for at in sizes]
 

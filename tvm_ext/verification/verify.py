@@ -4,12 +4,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import InputError, OptionError
+from ..core.errors import OptionError, check_whole, is_number
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
@@ -19,7 +18,7 @@ from ..runtime.memory.arrays import NamedArrays
 from ..runtime.model import CompiledModel
 from ..runtime.plain import read, reading
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
-from ..runtime.values import spread
+from ..runtime.values import named, spread
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 from .sizes import sizes_to_check
@@ -103,6 +102,9 @@ def compiled_of(compiled: Any, model: Any, *, needs_model: bool = True) -> tuple
     onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
     is_proto = onnx is not None and isinstance(compiled, onnx.ModelProto)
     if not (is_proto or isinstance(compiled, str | bytes | bytearray | os.PathLike)):
+        if not hasattr(compiled, "run"):
+            fix = "give what compile or load returned, or an ONNX model"
+            raise OptionError(f"compiled={compiled!r:.100}: no compiled model", fix=fix)
         return compiled, model
     return compile_model(compiled), compiled if model is None and needs_model else model
 
@@ -116,22 +118,19 @@ def verify(
     if model is None and reference is None:
         fix = "give model=, the ONNX file this program was compiled from, or reference=, the expected outputs"
         raise OptionError("verify needs something to compare with", fix=fix)
-    if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
-        raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
+    seed = check_whole("seed", seed)
     if sizes is not None and (inputs is not None or reference is not None):
         raise OptionError("sizes and given inputs or outputs, which have sizes of their own", fix="give one of both")
     checked = sizes_to_check(compiled, sizes, seed)
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
         return _verify_sizes(compiled, model, seed, tolerance, checked)
     tolerance = tolerance_of(compiled, tolerance)
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise InputError(f"inputs is a {type(inputs).__name__}", fix="pass a dict: input name -> array")
-    feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(inputs)
+    feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(named(inputs, "inputs"))
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
         reference, label = run_reference(model, model_inputs(compiled, feeds), compiled.threads)
-    return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
+    return report_of(outputs, named(reference, "reference"), label, None if inputs is not None else seed, tolerance)
 
 
 def _verify_sizes(
@@ -145,11 +144,11 @@ def _verify_sizes(
     at = [({"batch": batch}, seeded_inputs(compiled.inputs, seed, batch)) for batch in batches]
     at += [(dict(point), seeded_inputs(compiled.inputs, seed, sizes=point)) for point in sizes]
     reports = []
-    for named, feeds in at:
+    for stated, feeds in at:
         outputs = compiled.run(feeds)
         reference, label = run_reference(model, model_inputs(compiled, feeds), compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
-        where = ", ".join(f"{name} {size}" for name, size in named.items())
+        where = ", ".join(f"{name} {size}" for name, size in stated.items())
         rows = tuple(replace(row, name=f"{row.name} ({where})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
     rows = tuple(row for report in reports for row in report.outputs)
@@ -163,10 +162,15 @@ def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float 
     Where a model rounds to 8 bits as it goes, two right computations come to different steps when a number lies at a
     tie within their error, and steps behind inherit that: a few steps of 1/255 of the range, as onnxruntime's own
     optimization levels differ too.
+
+    Raises:
+        OptionError: what is stated is no number of 0 or more.
     """
     plan = compiled.report.get("precision")
     if stated is not None:
-        return stated
+        if not is_number(stated) or stated < 0:
+            raise OptionError(f"tolerance={stated!r}: a part of the output's range, 0 or more, is needed")
+        return float(stated)
     if plan is not None:
         with reading("precision"):
             return None if plan["tolerance"] is None else read(float, plan["tolerance"])

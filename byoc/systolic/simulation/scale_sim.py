@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....core.errors import OptionError
+from ....core.errors import OptionError, check_whole
 from ..config import Dataflow
 from .cycles import gemm_cycles
 
@@ -52,12 +52,9 @@ class Memories:
     words_per_cycle: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            least = 1 if name == "words_per_cycle" else 2 * SETS
-            if value is None and name == "words_per_cycle":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise OptionError(f"{name}={value!r}: a whole number of {least} or more is needed")
+        for name, value in list(vars(self).items()):
+            if value is not None or name != "words_per_cycle":
+                object.__setattr__(self, name, check_whole(name, value, 1 if name == "words_per_cycle" else 2 * SETS))
 
 
 @dataclass(frozen=True)

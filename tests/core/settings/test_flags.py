@@ -53,6 +53,10 @@ def test_a_text_of_another_form_names_flag_and_form(option: str, text: str) -> N
     [
         ("records", ["a.json", "none"]),
         ("offload_options", ["rows=1", "rows=2"]),
+        ("shapes", ["x=1,2", "x=3,4"]),
+        ("dims", ["S=1,2", "S=1,4"]),
+        ("specialize", ["S=1", "S=2"]),
+        ("freeze", ["k=1", "k=2"]),
         ("state", ["a=b", "auto"]),
         ("state", ["all"]),
     ],

@@ -112,6 +112,17 @@ def test_errors_list_the_choices(sessions, feed: dict[str, np.ndarray]) -> None:
             session.run(None, {**feed, "a": wrong})
 
 
+def test_names_in_an_array_and_shapes_of_the_one_program(sessions, feed: dict[str, np.ndarray]) -> None:
+    ours, theirs = sessions
+    names = np.array(["product", "total"])
+    for got, wanted in zip(ours.run(names, feed), theirs.run(list(names), feed), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert ours.compile_for({name: x.shape for name, x in feed.items()}) is ours.compiled
+    for wrong in ({"q": (1,)}, {"a": (99, 99)}, {"a": "N"}, None):
+        with pytest.raises(InputError):
+            ours.compile_for(wrong)
+
+
 def test_about_the_session(sessions) -> None:
     ours, theirs = sessions
     assert ours.get_providers() == ["TvmExtExecutionProvider"] == list(ours.get_provider_options())

@@ -95,3 +95,13 @@ def test_clip_by_the_largest_unsigned_numbers():
     kind = TensorProto.UINT64
     proto = model([node("Clip", ["x", "", "h"], ["y"])], [value("x", [3], kind)], [value("y", [3], kind)], {"h": high})
     np.testing.assert_array_equal(run_tvm(imported(proto), {"x": x})[0], np.minimum(x, high))
+
+
+def test_integers_to_powers_beyond_the_width_of_the_type() -> None:
+    bases, exponents = (
+        a.reshape(-1) for a in np.meshgrid(np.array([0, 1, -1, 2, -6]), [0, 63, 64, 65, 127, 128, 1001])
+    )
+    ends = [value(name, bases.shape, TensorProto.INT64) for name in ("x", "e", "y")]
+    proto = model([node("Pow", ["x", "e"], ["y"])], ends[:2], ends[2:])
+    (powers,) = run_tvm(imported(proto), {"x": bases, "e": exponents})
+    np.testing.assert_array_equal(powers, np.power(bases, exponents))

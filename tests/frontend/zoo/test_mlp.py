@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tvm_ext.core.errors import ModelError, OptionError
+from tvm_ext.core.errors import OptionError
 from tvm_ext.frontend import zoo
 
 from ..graphs import check_numbers, run_onnxruntime
@@ -45,5 +45,5 @@ def test_a_bad_size_is_named(bad):
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a", None])
 def test_a_bad_seed_is_named(seed):
-    with pytest.raises(ModelError, match="seed="):
+    with pytest.raises(OptionError, match="seed="):
         zoo.mlp(seed=seed)

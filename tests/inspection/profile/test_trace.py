@@ -76,5 +76,5 @@ def test_several_runs_stand_below_each_other():
 
 @pytest.mark.parametrize("runs", [0, 8, True, 1.5])
 def test_a_profile_has_a_run_a_round(runs):
-    with pytest.raises(OptionError, match=r"the profile has 1 to 7"):
+    with pytest.raises(OptionError, match=r"runs=.* from 1 to 7 "):
         trace_of(sample(), runs=runs)

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from tvm.relax import op as R
 
+import tvm_ext
+from tests.onnx_graphs import model as make_model
+from tests.onnx_graphs import node, value
+from tests.oracles.reference import assert_agrees, session_of
 from tests.passes.helpers import apply, build, const, execute, new_context, ops, random, rewritten, untouched
 from tvm_ext.core.graph.relax_graph import main_bindings, shape_of
 from tvm_ext.core.options import CompileOptions
@@ -57,12 +61,35 @@ def test_division_is_kept_for_exact_results() -> None:
     assert ops(ReduceStrength()(power, ctx).mod) == ["multiply"]
 
 
-def test_a_quotient_that_becomes_a_whole_number_stays() -> None:
-    def body(emit: Any, x: Any) -> Any:
-        shifted = emit(R.add(emit(R.divide(x, const(0.3))), const(7.0)))
-        return emit(R.quantize(shifted, const(1.0), const(0, "uint8"), axis=0, out_dtype="uint8"))
+STEPS = {
+    "quantize": lambda emit, y: emit(
+        R.quantize(emit(R.add(y, const(7.0))), const(1.0), const(0, "uint8"), axis=0, out_dtype="uint8")
+    ),
+    "floor behind relu": lambda emit, y: emit(R.floor(emit(R.nn.relu(y)))),
+    "cast behind a product and a transpose": lambda emit, y: emit(
+        R.astype(emit(R.permute_dims(emit(R.multiply(y, const(16.0))))), "int64")
+    ),
+    "comparison": lambda emit, y: emit(R.greater_equal(y, const(1.0))),
+    "place in a joined tensor": lambda emit, y: emit(R.argmax(emit(R.concat([y, y], 0)), 0)),
+}
 
-    assert "ties" in untouched(ReduceStrength(), build(body, (3, 5)))[0]
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_quotient_of_which_a_step_is_made_stays(step: str) -> None:
+    """41 times the float next to 1 / 41 is less than 1."""
+    mod = build(lambda emit, x: STEPS[step](emit, emit(R.divide(x, const(41.0)))), (3, 5))
+    result = apply(ReduceStrength(), mod)
+    assert "divide" in ops(result.mod) and "ties" in result.skipped[0].detail
+
+
+def test_a_quotient_that_is_summed_or_stays_a_float_is_a_product() -> None:
+    bodies = (
+        lambda emit, y: emit(R.floor(emit(R.sum(y, 0)))), lambda emit, y: emit(R.floor(emit(R.matmul(y, y)))),
+        lambda emit, y: emit(R.astype(y, "float64")),
+    )  # fmt: skip
+    for body in bodies:
+        mod = build(lambda emit, x, body=body: body(emit, emit(R.divide(x, const(41.0)))), (4, 4))
+        assert "divide" not in ops(apply(ReduceStrength(), mod).mod)
 
 
 def test_constants_of_a_batch_norm_have_the_rank_of_its_operand() -> None:
@@ -100,3 +127,12 @@ def test_refuses_a_batch_norm_in_training_and_says_so() -> None:
         return emit(emit(R.nn.batch_norm(x, *PARAMETERS, const([1.0] * 3), axis=1, training=True))[0])
 
     assert untouched(ReduceStrength(), build(body, (1, 3, 7, 5))) == ["batch norm in training mode"]
+
+
+def test_floors_of_whole_quotients_are_onnxruntimes() -> None:
+    nodes = [node("Div", "x c", "q"), node("Relu", "q", "r"), node("Floor", "r", "y"), node("Less", "q y", "z")]
+    outputs = [value("y", (200,)), value("z", (200,), 9)]
+    proto = make_model(nodes, [value("x", (200,))], outputs, {"c": np.float32(41)})
+    x = 41 * np.arange(200, dtype=np.float32)
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    assert_agrees(compiled, session_of(proto, optimized=False), {"x": x}, atol=0.0)

@@ -119,6 +119,9 @@ REFUSED = {
     "joined would be larger": (
         chain(lambda x: R.add(x, const(C1)), lambda x: R.add(x, const(np.abs(random(7, 5))))), "larger than either"),
     "inner read twice": (_inner_read_twice, "read elsewhere"),
+    "a step behind": (
+        chain(lambda x: R.multiply(x, const(0.1)), lambda x: R.multiply(x, const(10.0)), R.floor), "ties",
+    ),
 }  # fmt: skip
 
 

@@ -206,9 +206,12 @@ def test_threads_may_use_one_cache(compiled: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_speculation_and_caches_that_do_not_fit_are_refused(compiled: Any, checked: Any) -> None:
-    for wrong in ({"speculate": 2}, {"prompt_cache": PromptCache(checked)}):
+    for wrong in ({"speculate": 2}, {"prompt_cache": PromptCache(checked)}, {"prompt_cache": 5}, {"draft": compiled}):
         with pytest.raises(OptionError):
             tvm_ext.generate(compiled, [1], **wrong)
+    for call in (tvm_ext.PromptCache, lambda model: tvm_ext.generate(model, [1])):
+        with pytest.raises(OptionError, match="no compiled model"):
+            call("model.gguf")
     for number in (8, -1, 1.5, True):
         with pytest.raises(OptionError):
             tvm_ext.generate(checked, [1], speculate=number)  # type: ignore[arg-type]

@@ -208,8 +208,9 @@ def test_the_last_token_of_another_threads_step_is_not_lost(compiled: Any) -> No
 def test_a_text_of_another_scheduler_is_not_cancelled(compiled: Any, wanted: list[list[int]]) -> None:
     with Scheduler(compiled) as scheduler, Scheduler(compiled) as other:
         request = scheduler.submit(PROMPTS[0], max_new=12)
-        with pytest.raises(OptionError):
-            other.cancel(request)
+        for wrong in (request, "request"):
+            with pytest.raises(OptionError):
+                other.cancel(wrong)  # type: ignore[arg-type]
         assert list(request) == wanted[0]
 
 

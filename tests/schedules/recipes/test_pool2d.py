@@ -47,6 +47,13 @@ CASES = [
 ]
 
 
+def test_the_average_of_a_constant_is_that_constant(case_machine: Machine) -> None:
+    """As times the reciprocal of 55 it is not."""
+    x = np.full((1, 5, 9, 13), 2.0, np.float32)
+    group = pool_group("avg", x.shape, pool_size=(5, 11))
+    np.testing.assert_array_equal(run_kernel(RECIPE, group, [x], case_machine), -2.0)
+
+
 @pytest.mark.parametrize("blocked", [True, False], ids=["blocked", "plain"])
 @pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
 @pytest.mark.parametrize("kind", ["max", "avg", "avg with padding"])

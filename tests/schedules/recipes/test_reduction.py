@@ -33,6 +33,15 @@ def check(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng:
     assert np.all(np.abs(got - exact) <= (count + 2) * ROUNDOFF * magnitude)
 
 
+@pytest.mark.parametrize("shape", [(3, 61), (2, 20, 1, 61)])
+def test_the_mean_of_a_constant_is_that_constant(shape: Any, case_machine: Machine) -> None:
+    def body(x: Any) -> Any:
+        yield relax.op.mean(x, axis=[*range(len(shape) // 2, len(shape))])
+
+    x = np.full(shape, 3.0, np.float32)
+    np.testing.assert_array_equal(run_kernel(RECIPE, make_group("relax.mean", [shape], body), [x], case_machine), 3.0)
+
+
 #: shape, axes, keepdims
 CASES = [
     ((1, 24, 7, 7), [2, 3], True), ((2, 13, 5, 3), [2, 3], False), ((6, 64), [-1], True), ((6, 17), [-1], False),

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict, astuple
 
 from ...core.errors import OptionError
+from ...core.settings.flags import join_named
 from ...runtime.files import write_text
 from ..shared.common import print_result, setting_argument, table_text
 
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the Verilog, or print the cells."""
     from ...byoc.systolic import Accelerator, cells, verilog
 
-    more = dict(setting_argument("--setting", text) for text in args.setting)
+    more = join_named("--setting", (setting_argument("--setting", text) for text in args.setting))
     hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **more})
     if args.cells:
         if args.output or args.part != "array":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, OptionError
+from ...core.settings.flags import join_named
 from ..shared.common import model_of, print_result, setting_argument
 from ..shared.options import add_compile_arguments, compile_options
 
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError(f"--offload {options['offload']}: SCALE-Sim counts arrays", fix="--offload systolic")
     offloading = offloading_of("systolic", options.get("offload_options", {}))
     assert offloading is not None
-    array, settings = offloading.options, dict(setting_argument("--memory", text) for text in args.memory)
+    array = offloading.options
+    settings = join_named("--memory", (setting_argument("--memory", text) for text in args.memory))
     memories = Memories(**known_settings(Memories, "memories", settings))
     shape = one_array(array)
     lines = [layer.counted(*shape, memories) for layer in _layers(args, options, array)]

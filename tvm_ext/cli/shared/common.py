@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...core.progress import Progress
-from ...core.settings.flags import setting
+from ...core.settings.flags import join_named, setting
 from ...runtime.table import Column, Table
 from .options import compile_options
 
@@ -84,8 +84,9 @@ def given_inputs(args: argparse.Namespace) -> dict[str, Any] | None:
         raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
     from ...verification.arrays import load_npy, load_npz
 
+    paths = join_named("--input", args.input)
     return {
-        name: list(load_npz(path).values()) if path.endswith(".npz") else load_npy(path) for name, path in args.input
+        name: list(load_npz(path).values()) if path.endswith(".npz") else load_npy(path) for name, path in paths.items()
     } or None
 
 

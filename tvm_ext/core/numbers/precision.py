@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.plain import read
 from ...runtime.table import Plain
-from ..errors import OptionError
+from ..errors import OptionError, is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,8 +135,7 @@ def checked_error(max_error: Any, precision: str) -> float | None:
     """
     if max_error is None:
         return None
-    number = isinstance(max_error, int | float) and not isinstance(max_error, bool)
-    if not number or not 0.0 < max_error <= 1.0:
+    if not is_number(max_error) or not 0.0 < max_error <= 1.0:
         wrong = f"max_error={max_error!r}: a share of an output's range is needed, above 0 and at most 1"
         raise OptionError(wrong, fix="max_error=0.01 is one per cent of the range")
     if precision == "float32":

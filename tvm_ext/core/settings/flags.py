@@ -23,7 +23,8 @@ class Flag:
         choices: values that have names; none if any text may fit.
         parse: text -> value, or one part of the value if the flag is repeated; ValueError if it has another form. What
             it leaves a text, the check of the options names.
-        join: parts -> value; OptionError if they do not go together. None: the flag counts once, the last time.
+        join: parts -> value; OptionError if they do not go together. `dict`: each name
+            once. None: the flag counts once, the last time.
         write: the inverse of both, value -> texts; none for a value that has no text, such as a function.
         switches: flags without a text -> the value that each stands for.
     """
@@ -56,6 +57,8 @@ class Flag:
             except ValueError:
                 wrong = f"{self.name} {entry}: {self.form} is needed"
                 raise OptionError(wrong, fix=f"for example {self.example}") from None
+        if self.join is dict:
+            return join_named(self.name, parts)
         return self.join(parts) if self.join else parts[-1]
 
     def arguments(self, value: Any) -> list[str]:
@@ -172,18 +175,29 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
+def join_named(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by name, of a flag that counts once for each.
+
+    Raises:
+        OptionError: a name is there twice.
+    """
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise OptionError(f"{flag} {name} is there twice: {values[name]!r} and {value!r}", fix="give it once")
+        values[name] = value
+    return values
+
+
 def join_settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Settings by key.
 
     Raises:
         OptionError: a key other than `skip`, whose names are joined, is there twice.
     """
-    settings: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in settings and key != "skip":
-            raise OptionError(f"--offload-option {key} is there twice: {settings[key]!r} and {value!r}")
-        settings[key] = (*settings.get(key, ()), *value) if key == "skip" else value
-    return settings
+    skipped = [names for key, names in pairs if key == "skip"]
+    settings = join_named("--offload-option", (pair for pair in pairs if pair[0] != "skip"))
+    return settings | ({"skip": tuple(name for names in skipped for name in names)} if skipped else {})
 
 
 def write_settings(pairs: Iterable[tuple[str, Any]]) -> Iterable[str]:

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import OptionError, choose_of
+from ..errors import OptionError, choose_of, is_whole
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 #: What `shapes` has of an optional input that is absent: no dimension can have this name.
@@ -92,10 +92,11 @@ def checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     for name, bounds in pairs.items():
         if not isinstance(name, str):
             raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
-        whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
+        whole = len(bounds) == 2 and all(map(is_whole, bounds))
         if not whole or not 0 <= bounds[0] <= bounds[1] < 1 << 31 or bounds[1] < 1:
             wrong = f"the bounds of {name!r} are two whole numbers below 2^31, 0 or more and 1 or more, ascending"
             raise OptionError(f"dims={dims!r}: {wrong}", fix=fix)
+        pairs[name] = tuple(map(int, bounds))
     return tuple(sorted(pairs.items()))
 
 
@@ -136,7 +137,7 @@ def checked_sizes(
     bounds = dict(dims)
     for name, stated in pairs.items():
         pairs[name] = sizes = tuple(stated) if isinstance(stated, Iterable) else ()
-        if not isinstance(name, str) or not sizes or not all(type(n) is int and 1 <= n < 1 << 31 for n in sizes):
+        if not isinstance(name, str) or not sizes or not all(is_whole(n) and 1 <= n < 1 << 31 for n in sizes):
             wrong = "sizes are whole numbers, 1 or more and below 2^31, by name"
             raise OptionError(f"specialize={specialize!r}: {wrong}", fix=fix)
         low, high = bounds.get(name, (1, max(sizes)))
@@ -144,4 +145,4 @@ def checked_sizes(
             wrong = f"{name} is {beyond[0]}, and dims has {low} to {high}"
             wider = f"dims={{{name!r}: ({min(low, *sizes)}, {max(high, *sizes)})}}"
             raise OptionError(f"specialize={specialize!r}: {wrong}", fix=wider)
-    return tuple(sorted((name, tuple(sorted(set(sizes)))) for name, sizes in pairs.items()))
+    return tuple(sorted((name, tuple(sorted(set(map(int, sizes))))) for name, sizes in pairs.items()))

@@ -1,6 +1,7 @@
 """IOBinding: inputs and outputs in memory that the caller names once, and uses again for every call."""
 
 import copy
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,11 +168,20 @@ def _buffer(name: str, device_type: str, element_type: Any, shape: Sequence[int]
     _check_device(name, device_type)
     if element_type is None or shape is None:
         raise InputError(f"{name!r} is bound to an address without dtype or shape", fix="give element_type and shape")
-    if isinstance(element_type, int):
-        import onnx
-
-        element_type = onnx.helper.tensor_dtype_to_np_dtype(element_type)
     try:
-        return memory_at(int(address), [int(size) for size in shape], np.dtype(element_type))
-    except (TypeError, ValueError) as error:
+        dtype = np.dtype(_of_code(element_type) if isinstance(element_type, int) else element_type)
+        if dtype.hasobject:
+            raise TypeError("Python objects")
+        array = memory_at(operator.index(address), [operator.index(size) for size in shape], dtype)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name!r}: dtype {element_type!r} and shape {shape!r} do not say what lies there") from error
+    if array.size and address < 1:
+        raise InputError(f"{name!r}: no memory lies at address {address}", fix="give array.ctypes.data")
+    return array
+
+
+def _of_code(element_type: int) -> np.dtype[Any]:
+    """The dtype of ONNX's code of one; KeyError if there is none."""
+    import onnx
+
+    return onnx.helper.tensor_dtype_to_np_dtype(element_type)

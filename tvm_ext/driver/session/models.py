@@ -73,7 +73,8 @@ class FixedModel:
         return [outputs[name] for name in names]
 
     def compile_for(self, shapes: Mapping[str, Sequence[int]]) -> CompiledModel:
-        """The one program that there is, whatever the shapes."""
+        """The one program that there is, if the shapes fit it."""
+        Feeds([Input(spec.name, spec.shape, spec.numpy_dtype) for spec in self.program.inputs]).shapes_of(shapes)
         return self.program
 
     def wait_compiled(self, timeout: float | None) -> bool:

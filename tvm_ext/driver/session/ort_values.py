@@ -62,7 +62,9 @@ def memory_of(value: Any, what: str) -> np.ndarray:
     Raises:
         InputError: it lies in another memory than the CPU's, or is no tensor of numbers.
     """
-    dtype = dtype_of(value.data_type()) if value.has_value() and value.is_tensor() else None
+    tensor = is_ort_value(value) and value.has_value() and value.is_tensor()
+    dtype = dtype_of(value.data_type()) if tensor else None
     if dtype is None or value.device_name().lower() != "cpu":
-        raise InputError(f"{what} is an OrtValue that is no tensor of numbers on the CPU")
+        wrong = f"{what} is {type(value).__name__}; an OrtValue that is a tensor of numbers on the CPU is needed"
+        raise InputError(wrong, fix="OrtValue.ortvalue_from_numpy(array)")
     return memory_at(value.data_ptr(), value.shape(), dtype, value)

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import InputError, OptionError
+from ...core.errors import InputError, OptionError, check_whole
 from ...runtime.model import CompiledModel
 from .binding import IOBinding
 from .models import opened
@@ -73,9 +73,7 @@ class InferenceSession:
         if on_miss not in ON_MISS:
             raise OptionError(f"on_miss={on_miss!r}: choose {' or '.join(map(repr, ON_MISS))}")
         after = (1 if on_miss == "wait" else 2) if compile_after is None else compile_after
-        for name, number in (("max_programs", max_programs), ("compile_after", after)):
-            if type(number) is not int or number < 1:
-                raise OptionError(f"{name}={number!r}: a whole number, 1 or more, is needed")
+        max_programs, after = check_whole("max_programs", max_programs, 1), check_whole("compile_after", after, 1)
         if not isinstance(any_size, bool):
             raise OptionError(f"any_size={any_size!r}: choose True or False")
         self._sess_options = sess_options
@@ -147,10 +145,11 @@ class InferenceSession:
         iobinding.store(self.run(names, feed, run_options))
 
     def _checked_names(self, output_names: Any) -> list[str]:
-        names = output_names or self._output_names
-        if not isinstance(names, Iterable) or isinstance(names, str):
+        names = self._output_names if output_names is None else output_names
+        if not isinstance(names, Iterable) or isinstance(names, str | bytes):
             what = "one name" if isinstance(names, str) else "no list"
             raise InputError(f"output_names={names!r} is {what}; give a list", fix=f"choose of {self._output_names}")
+        names = list(names) or self._output_names
         if unknown := [name for name in names if name not in self._output_names]:
             raise InputError(f"no output {unknown}; give a list", fix=f"choose of {self._output_names}")
         return list(names)
@@ -232,6 +231,8 @@ class InferenceSession:
         import onnxruntime
 
         known = [PROVIDER, *onnxruntime.get_all_providers()]
+        if not isinstance(providers, list | tuple | None):
+            raise OptionError(f"providers={providers!r}: a list is needed", fix=f"choose of {known}")
         names = [provider[0] if isinstance(provider, tuple) and provider else provider for provider in providers or ()]
         if unknown := [name for name in names if name not in known]:
             raise OptionError(f"no provider {unknown}; give a list", fix=f"choose of {known}")

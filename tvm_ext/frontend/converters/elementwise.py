@@ -243,13 +243,15 @@ def power(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """By squaring, modulo the width of the type; for a negative exponent 1 / x^y, cut off."""
+    """By squaring, modulo the width of the type, of bases beyond 1 to the 127th power; for a negative exponent 1 / x^y,
+    cut off."""
     dtype, exponents = dtype_of(x), dtype_of(y)
 
     def value(base: Any, exponent: Any) -> Any:
-        one = tirx.const(1, dtype)
+        one, most = tirx.const(1, dtype), tirx.const(127, exponents)
         result, square = one, base
-        for bit in range(6):  # 2^63 is the largest power of 2 that fits
+        exponent = tirx.Select(exponent > most, most - 1 + tirx.bitwise_and(exponent, 1), exponent)
+        for bit in range(7):
             odd = tirx.bitwise_and(tirx.shift_right(exponent, tirx.const(bit, exponents)), 1) != 0
             result, square = result * tirx.Select(odd, square, one), square * square
         if exponents.startswith("uint"):

@@ -40,7 +40,9 @@ def bert(
         OptionError: a size below 1, or heads that do not divide the width.
         ModelError: `weights` cannot be read or do not fit; lists the tensors.
     """
-    check_sizes(batch=batch, layers=layers, sequence=sequence, hidden=hidden, heads=heads, intermediate=intermediate)
+    batch, layers, sequence, hidden, heads, intermediate = check_sizes(
+        batch=batch, layers=layers, sequence=sequence, hidden=hidden, heads=heads, intermediate=intermediate
+    )
     if hidden % heads:
         raise OptionError(f"hidden={hidden}: not a multiple of heads={heads}", fix=f"hidden={hidden // heads * heads}")
     g = GraphBuilder("bert", Parameters(seed, weights))

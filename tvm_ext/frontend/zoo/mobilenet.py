@@ -25,7 +25,7 @@ def mobilenet_v2(batch: int = 1, seed: int = 0, weights: str | os.PathLike[str] 
     Raises:
         ModelError: `weights` cannot be read or do not fit; lists the tensors.
     """
-    check_sizes(batch=batch)
+    (batch,) = check_sizes(batch=batch)
     g = GraphBuilder("mobilenet_v2", Parameters(seed, weights))
     x = _conv_bn_relu6(g, g.input("input", (batch, 3, 224, 224)), "features.0", 32, kernel=3, stride=2)
     number = 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...core.errors import ModelError, OptionError
+from ...core.errors import ModelError, check_whole
 from ...runtime.table import few
 from .state_dict import read_state_dict
 
@@ -40,9 +40,7 @@ class Parameters:
     """
 
     def __init__(self, seed: int = 0, stored: str | os.PathLike[str] | None = None) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ModelError(f"seed={seed!r}: a whole number of 0 or more is needed")
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(check_whole("seed", seed))
         self._file = None if stored is None else os.fspath(stored)
         self._stored = None if stored is None else read_state_dict(stored)
         self._missing: list[str] = []
@@ -79,12 +77,10 @@ class Parameters:
             raise ModelError(f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong), fix=fix)
 
 
-def check_sizes(**sizes: int) -> None:
-    """See that all sizes are whole numbers of 1 or more.
+def check_sizes(**sizes: int) -> list[int]:
+    """The sizes, whole numbers of 1 or more, as those of Python.
 
     Raises:
         OptionError: names the one that is not.
     """
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise OptionError(f"{name}={size!r}: a whole number of 1 or more is needed")
+    return [check_whole(name, size, 1) for name, size in sizes.items()]

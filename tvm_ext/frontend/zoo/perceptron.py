@@ -30,7 +30,8 @@ def mlp(
         OptionError: a size below 1.
         ModelError: `weights` cannot be read or do not fit; lists the tensors.
     """
-    check_sizes(batch=batch, inputs=inputs, classes=classes, **{f"hidden[{i}]": n for i, n in enumerate(hidden)})
+    batch, inputs, classes = check_sizes(batch=batch, inputs=inputs, classes=classes)
+    hidden = check_sizes(**{f"hidden[{i}]": n for i, n in enumerate(hidden)})
     g = GraphBuilder("mlp", Parameters(seed, weights))
     x = g.input("input", (batch, inputs))
     for i, width in enumerate(hidden, start=1):

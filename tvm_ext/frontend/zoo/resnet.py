@@ -45,7 +45,7 @@ def resnet50(batch: int = 1, seed: int = 0, weights: Weights = None) -> onnx.Mod
 
 
 def _resnet(name: str, block: Block, blocks: Sequence[int], batch: int, parameters: Parameters) -> onnx.ModelProto:
-    check_sizes(batch=batch)
+    (batch,) = check_sizes(batch=batch)
     g = GraphBuilder(name, parameters)
     x = g.input("input", (batch, 3, 224, 224))
     x = g.relu(g.batch_norm(g.conv(x, "conv1", 64, kernel=7, stride=2, pad=3), "bn1"), "relu")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm.ir import IRModule
 
-from ...core.errors import OptionError, UnsupportedError
+from ...core.errors import OptionError, UnsupportedError, check_whole, is_number
 from ...core.graph.nodes import kernels_of
 from ...core.instruments import Instruments
 from ...core.machine import Machine
@@ -62,9 +62,8 @@ def profile_model(
 
 
 def _check(rounds: Any, seconds: Any) -> None:
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise OptionError(f"rounds={rounds!r}: a whole number of 1 or more is needed", fix="7 tell noise from change")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3600:
+    check_whole("rounds", rounds, 1, fix="7 tell noise from change")
+    if not is_number(seconds) or not 0 <= seconds < 3600:
         raise OptionError(f"seconds={seconds!r}: a number from 0 to 3600 is needed")
 
 
@@ -135,8 +134,7 @@ def _sizes(
         if compiled.symbols or not dimensions:
             wrong = f"batch={batch!r}, and {compiled.metadata.model['name']!r} has no symbolic batch"
             raise OptionError(wrong, fix=_fix_of(compiled))
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise OptionError(f"batch={batch!r}: a whole number of 1 or more is needed")
+        batch = check_whole("batch", batch, 1)
         if sizes is not None:
             raise OptionError(f"batch={batch} and sizes={sizes!r}", fix="give one of both")
         sizes = {dimensions[0].name: batch}

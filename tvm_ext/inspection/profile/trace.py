@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import OptionError
+from ...core.errors import check_whole
 from ...runtime.table import knobs_text
 from .clock import Span
 from .launch import Launch
@@ -28,8 +28,7 @@ def trace_of(profile: Profile, runs: int = 1) -> dict[str, Any]:
     Raises:
         OptionError: the profile has not so many runs.
     """
-    if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= len(profile.timelines):
-        raise OptionError(f"runs={runs!r}: the profile has 1 to {len(profile.timelines)} of them, one a round")
+    check_whole("runs", runs, 1, len(profile.timelines), fix="the profile has one a round")
     least = sorted(profile.timelines, key=lambda run: run.seconds)[:runs]
     events = [event for number, timeline in enumerate(least, start=1) for event in _run(profile, timeline, number)]
     return {

@@ -21,7 +21,7 @@ class ReduceStrength(Pass):
 
         x / 8                       -> x * 0.125            # exact
         x / 6                       -> x * (1 / 6)          # one rounding more: not with accuracy="exact", and not
-                                                            # of what becomes a whole number next
+                                                            # where a step (floor, x < c) is made of it
         power(x, 1), (x, 2), (x, 3) -> x, x * x, (x * x) * x
         power(x, 0.5)               -> sqrt(x)              # infinity at -inf, if x is not known to be 0 or more
         batch_norm(x, ...)[0]       -> x * scale + shift    # constants of shape (1, C, 1, 1)
@@ -49,21 +49,10 @@ def _divide_by_constant(call: Call, site: Site) -> Any:
     exact = bool((np.frexp(wide)[0] == 0.5).all())
     if not exact and site.rw.ctx.options.accuracy == "exact":
         return site.rw.skip('accuracy="exact": a multiplication by a reciprocal would round twice')
-    if not exact and _is_rounded(site.var, site):
-        return site.rw.skip("a quotient that is rounded to a whole number: a reciprocal would decide ties otherwise")
+    if not exact and site.var in site.readers.tipping:
+        return site.rw.skip("a step is made of the quotient: a reciprocal would decide ties otherwise")
     site.rw.fire(f"division by {'a power of two' if exact else 'a constant'} made a multiplication")
     return relax.op.multiply(call.args[0], constant(1.0 / divisor.astype(np.float64), str(divisor.dtype)))
-
-
-def _is_rounded(var: relax.Var, site: Site) -> bool:
-    """Whether a reader makes it a whole number, a shift before that aside."""
-    for reader in site.readers.of(var):
-        name = op_name(site.rw.defs.get(reader)) if reader is not None else ""
-        if of(name).jump in ("whole", "quantized"):
-            return True
-        if name in ("relax.add", "relax.subtract") and _is_rounded(reader, site):
-            return True
-    return False
 
 
 def _power(call: Call, site: Site) -> Any:

@@ -82,6 +82,8 @@ def _join_constants(call: Call, site: Site) -> Any:
     joined = _joined(op_name(call), inner_c, outer_c)
     if not isinstance(joined, str) and joined.size > max(inner_c.size, outer_c.size):
         joined = "two constants joined would be larger than either"
+    if not isinstance(joined, str) and _tips_a_step(call, site, inner_c, outer_c):
+        joined = "a step is made of the result: one rounding instead of two would decide ties otherwise"
     if isinstance(joined, str):
         site.rw.skip(joined)
     elif not site.sole(call.args[0]):
@@ -104,6 +106,12 @@ def _joined(name: str, first: np.ndarray, second: np.ndarray) -> np.ndarray | st
             if (np.abs(joined) < np.finfo(first.dtype).tiny).any():
                 return "the product of two constants is too small to be exact"
     return joined if np.isfinite(joined).all() else "two constants joined are not finite"
+
+
+def _tips_a_step(call: Call, site: Site, *constants: np.ndarray) -> bool:
+    """Whether a step is made of the result, and no constant is a power of two, by which a product is exact."""
+    exact = op_name(call) == "relax.multiply" and any((np.abs(np.frexp(c)[0]) == 0.5).all() for c in constants)
+    return not exact and site.var in site.readers.tipping
 
 
 # ------------------------------------------------------------ twice the same

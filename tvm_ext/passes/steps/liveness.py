@@ -1,14 +1,26 @@
 """Which variables of a function are needed, and dropping those that a pass left behind."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tvm import relax
-from tvm.ir import Call, IRModule, Op
+from tvm.ir import Call, IRModule, Op, TupleGetItem
 
-from ...core.graph.relax_graph import Rewriter, bindings_of, remove_aliases, uses_of, with_body, with_main
+from ...core.graph.relax_graph import (
+    Rewriter,
+    bindings_of,
+    dtype_of,
+    op_name,
+    remove_aliases,
+    uses_of,
+    with_body,
+    with_main,
+)
 from ...core.passes import PassResult
+from ...ops.operator import MOVING
+from ...ops.table import of
 
 
 def is_pure(expr: Any) -> bool:
@@ -43,7 +55,7 @@ class Readers:
 
     def __init__(self, rw: Rewriter) -> None:
         self._uses, self._live = rw.uses, live_variables(rw.function, rw.uses)
-        self._bound = set(rw.defs)
+        self._bound = dict(rw.defs)
 
     def of(self, var: relax.Var) -> list[relax.Var | None]:
         """Live readers of `var`, with repeats; None stands for the function's result."""
@@ -57,6 +69,41 @@ class Readers:
         """Whether nothing live but these variables reads `var`."""
         allowed = set(readers)
         return all(r is not None and r in allowed for r in self.of(var))
+
+    @functools.cached_property
+    def tipping(self) -> set[relax.Var]:
+        """Variables of which a rounding can tip a step, which is made of them through moves and what is elementwise.
+
+        A step is a whole number, a truth value, or a place. A kernel of the importer may make one.
+        """
+        tipping: set[relax.Var] = set()
+        for var, value in reversed(self._bound.items()):
+            if _makes_steps(value) or (var in tipping and _hands_on(value)):
+                tipping.update(operand for operand in _operands(value) if isinstance(operand, relax.Var))
+        return tipping
+
+
+def _makes_steps(value: Any) -> bool:
+    name = op_name(value)
+    if name == "relax.astype":
+        return "float" not in dtype_of(value)
+    return name == "relax.call_tir" or of(name).jump in ("whole", "quantized", "step")
+
+
+def _hands_on(value: Any) -> bool:
+    row = of(op_name(value))
+    return not isinstance(value, Call) or row.is_elementwise or row.kind in MOVING or row.selects
+
+
+def _operands(value: Any) -> Iterator[Any]:
+    """What an expression reads, parts of tuples one by one."""
+    if isinstance(value, relax.Tuple):
+        yield from value.fields
+    elif isinstance(value, Call):
+        for operand in value.args:
+            yield from _operands(operand)
+    else:
+        yield value.tuple_value if isinstance(value, TupleGetItem) else value
 
 
 def without_leftovers(before: IRModule, result: PassResult) -> PassResult:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole
 from .interface import LENGTHS, LOGITS, TOKENS, TOTAL, OneSequence
 from .lookup import draft_of
-from .options import check_whole
 from .sampling import Sampling, prompt_of
 
 if TYPE_CHECKING:
@@ -135,6 +134,9 @@ def generate(
         wrong = f"speculate={speculate}, where a call takes {sizes.steps} tokens"
         wrong += "" if sizes.every else ", and has logits of the last one only"
         raise OptionError(wrong, fix="zoo.gguf(..., every=True), and dims={'S': (1, 256)}")
+    for name, cache in (("prompt_cache", prompt_cache), ("draft", draft)):
+        if cache is not None and not isinstance(cache, PromptCache):
+            raise OptionError(f"{name}={cache!r:.100} is no PromptCache", fix=f"{name}=tvm_ext.PromptCache(compiled)")
     if prompt_cache is not None and prompt_cache.model is not compiled:
         raise OptionError("prompt_cache is that of another model", fix="PromptCache(compiled)")
     known = 0 if draft is None else draft.sizes.vocabulary

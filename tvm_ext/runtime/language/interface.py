@@ -106,7 +106,8 @@ def _shapes(compiled: CompiledModel, wanted: set[str], fix: str) -> Mapping[str,
     Raises:
         OptionError: other inputs, no logits, or no states.
     """
-    metadata = compiled.metadata
+    if (metadata := getattr(compiled, "metadata", None)) is None:
+        raise OptionError(f"{compiled!r:.100} is no compiled model", fix=fix)
     inputs, outputs = ({spec.name: spec.shape for spec in side} for side in (metadata.inputs, metadata.outputs))
     caches = {taken for _, taken in metadata.state}
     free = inputs.keys() - caches

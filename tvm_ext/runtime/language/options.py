@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from ...core.errors import OptionError
 
 #: What caches may hold.
 CACHES = ("float32", "float16")
@@ -53,19 +50,3 @@ MODEL: Mapping[str, Option] = {
     "sequences": Option(0, "prompts that are answered at once, the others wait (default: 8)"),
     "pages": Option(0, "of 32 tokens, of the cache that several prompts share; 0 for as many as all need"),
 }
-
-
-def check_whole(name: str, value: object, least: int = 0) -> int:
-    """The value of an option that is a whole number.
-
-    Raises:
-        OptionError: it is none, or below `least`.
-    """
-    if not is_whole(value) or value < least:  # type: ignore[operator]
-        raise OptionError(f"{name}={value!r}: a whole number of {least} or more is needed")
-    return int(value)  # type: ignore[call-overload]
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, of Python or numpy."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...core.errors import InputError, OptionError, RunError
-from .options import TEXT, check_whole, is_whole
+from ...core.errors import InputError, OptionError, RunError, check_whole, is_number, is_whole
+from .options import TEXT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +33,7 @@ class Sampling:
         for name in ("max_new", "top_k", "seed"):
             if not (name == "seed" and self.seed is None):
                 check_whole(name, getattr(self, name))
-        number = isinstance(self.temperature, numbers.Real) and not isinstance(self.temperature, bool)
-        if not number or not 0 <= self.temperature < float("inf"):
+        if not is_number(self.temperature) or self.temperature < 0:
             raise OptionError(f"temperature={self.temperature!r}: a number of 0 or more is needed")
         object.__setattr__(self, "stop", _ends(self.stop))
 

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import OptionError, RunError
+from ...core.errors import OptionError, RunError, check_whole
 from .interface import LOGITS, PAST, ROWS, STARTS, TABLE, TOKENS, Several
 from .lookup import draft_of
-from .options import check_whole
 from .pages import PagePool
 from .sampling import Sampling, prompt_of
 
@@ -138,8 +137,8 @@ class Scheduler:
             OptionError: it is a text of another scheduler.
         """
         with self._lock:
-            if not request.finished and request not in self.requests:
-                raise OptionError(f"{request} is of another scheduler", fix="request.cancel()")
+            if not isinstance(request, Request) or (not request.finished and request not in self.requests):
+                raise OptionError(f"{request!r:.100} is no request of this scheduler", fix="request.cancel()")
             if not request.finished:
                 self._finish(request, "cancelled")
 

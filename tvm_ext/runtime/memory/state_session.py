@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import InputError, RunError
 from ..interface import counted_specs
 from ..spec import Metadata, Specs, TensorSpec
-from ..values import TENSOR, names_error, spread, values_of
+from ..values import TENSOR, as_array, named, names_error, spread, values_of
 from .arrays import Arrays, NamedArrays, Places, lend, zeros
 from .resident import Resident
 
@@ -170,7 +170,7 @@ class StateSession:
                 were.
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
-        feeds = dict(inputs or {})
+        feeds = dict(named(inputs, "inputs of a step"))
         feeds |= spread({name: feeds.pop(name) for name in self._spread if name in feeds})
         if feeds.keys() != self._inputs.keys():
             kept, taken = sorted(feeds.keys() & self._states.keys()), list(self._inputs)
@@ -337,10 +337,10 @@ def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec])
         InputError: one does not.
     """
     values = {}
-    for name, value in (initial or {}).items():
+    for name, value in named(initial, "a first state").items():
         if name not in specs:
             raise InputError(f"there is no state {name!r}", fix=f"states: {', '.join(specs)}")
-        array, spec = np.asarray(value), specs[name]
+        array, spec = as_array(value, name), specs[name]
         fits = all(isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=False))
         if not fits or array.ndim != len(spec.shape) or array.dtype != spec.numpy_dtype:
             raise InputError(f"state {name!r} is {array.dtype}{list(array.shape)}; the model takes {spec}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, MutableMapping
 from itertools import repeat
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, is_number
 from . import yields
 from .lost_waiters import can_release
 
@@ -40,10 +40,9 @@ def checked_wait(value: Any) -> ThreadsWait:
     Raises:
         OptionError: it is none.
     """
-    if value is None or value in ("spin", "sleep"):
+    if value is None or (isinstance(value, str) and value in ("spin", "sleep")):
         return value
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and math.isfinite(value) and 0 <= value <= LONGEST:
+    if is_number(value) and 0 <= value <= LONGEST:
         return float(value)
     fix = "for example threads_wait=0.001; None takes what was measured"
     raise OptionError(f"threads_wait={value!r}: choose 'spin', 'sleep', or seconds from 0 to {LONGEST:.0f}", fix=fix)

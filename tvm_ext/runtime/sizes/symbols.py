@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...core.errors import InputError, OptionError
+from ...core.errors import InputError, OptionError, is_whole
 
 if TYPE_CHECKING:
     from ..spec import Specs
@@ -163,12 +163,12 @@ def checked_sizes(symbols: Sequence[Symbol], sizes: Mapping[str, int]) -> dict[s
         wrong = f"the size of each of {names} is needed" if names else "the model has no symbolic dimension"
         raise OptionError(f"sizes={sizes!r}: {wrong}", fix=example if names else "leave the sizes out")
     for symbol in symbols:
-        if type(size := sizes[symbol.name]) is not int:
+        if not is_whole(size := sizes[symbol.name]):
             wrong = f"{symbol.name} is {size!r}, which is no whole number"
             raise OptionError(f"sizes={dict(sizes)}: {wrong}", fix=f"it can be {symbol.bounds}")
         if wrong := symbol.why_not(size):
             raise OptionError(f"sizes={dict(sizes)}: {wrong}", fix=symbol.fix_for(size))
-    return {name: sizes[name] for name in names}
+    return {name: int(sizes[name]) for name in names}
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ...benchmarking.process import WorkerProcess, environment
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole, is_number
 from ...core.machine import Machine
 from ...core.recipe import Config
 from ..task import Task
@@ -113,9 +113,10 @@ def check_numbers(**numbers: float) -> None:
         OptionError: one is not; names it.
     """
     for name, value in numbers.items():
-        whole = name in ("workers", "rounds")
-        if isinstance(value, bool) or not value > 0 or (whole and not isinstance(value, int)):
-            raise OptionError(f"{name}={value!r}: a {'whole ' * whole}number above 0 is needed")
+        if name in ("workers", "rounds"):
+            check_whole(name, value, 1)
+        elif not is_number(value) or value <= 0:
+            raise OptionError(f"{name}={value!r}: a number above 0 is needed")
 
 
 def _key(what: Mapping[str, Any]) -> str:

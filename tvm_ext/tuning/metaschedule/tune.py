@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tvm import tirx
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole
 from ...core.machine import Machine
 from ...core.records.schedule_database import RECORDS, WORKLOADS
 from ...runtime.files import make_folder
@@ -60,8 +60,7 @@ def tune_kernels(
 def _check(kernels: Mapping[str, Any], trials: int, space: str) -> None:
     if not kernels:
         raise OptionError("kernels={}: there is nothing to tune")
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise OptionError(f"trials={trials!r}: a whole number of 1 or more is needed")
+    check_whole("trials", trials, 1)
     if space not in ("recipes", "rules"):
         raise OptionError(f"space={space!r}: choose 'recipes' or 'rules'")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ....core.errors import ModelError, naming
+from ....core.errors import ModelError, is_number, naming
 from ....core.extras import extra
 from .graph import LlamaSizes, language_model
 from .shared_cache import Pages, check_arguments
@@ -61,7 +61,7 @@ def _sizes(read: Fields, capacity: int) -> LlamaSizes:
     kv_heads = read.whole("attention.head_count_kv", heads)
     sizes = LlamaSizes(
         read.whole("block_count"), hidden, heads, kv_heads, read.vocabulary(),
-        min(capacity, read.whole("context_length", capacity)), read.number("rope.freq_base", 10000.0, least=1),
+        min(int(capacity), read.whole("context_length", capacity)), read.number("rope.freq_base", 10000.0, least=1),
         read.number("attention.layer_norm_rms_epsilon", 1e-5), stretch=_stretch(read),
     )  # fmt: skip
     if hidden % (2 * heads) or heads % kv_heads:
@@ -174,7 +174,7 @@ class Fields:
     def number(self, name: str, default: float | None = None, least: float = 0) -> float:
         """A finite number of `least` or more by its name behind "llama."."""
         value = self.value(f"llama.{name}", default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+        if not is_number(value) or value < least:
             raise self.error(f"llama.{name}={value!r}, where a number of {least} or more is needed")
         return value
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import onnx
 
-from ....core.errors import OptionError
+from ....core.errors import OptionError, check_whole
 from ..parameters import Parameters, between, check_sizes, kaiming
 from .graph import LlamaSizes, language_model
 from .shared_cache import Pages, check_cache
@@ -50,17 +50,18 @@ def llama(
         OptionError: sizes below 1, or that do not fit, or there is no such `cache`.
     """
     check_cache(cache)
-    check_sizes(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, vocabulary=vocabulary, capacity=capacity)
+    layers, hidden, heads, kv_heads, vocabulary, capacity = check_sizes(
+        layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, vocabulary=vocabulary, capacity=capacity
+    )
     if hidden % (2 * heads) or heads % kv_heads:
         wrong = f"hidden={hidden}, heads={heads}, kv_heads={kv_heads}: heads of an even width, whole for each of keys"
         raise OptionError(wrong, fix="hidden=64, heads=4, kv_heads=2")
     if bits not in (4, 8, 32):
         raise OptionError(f"bits={bits}: weights have 4, 8 or 32 bits", fix="bits=4")
-    check_sizes(block=block)
+    (block,) = check_sizes(block=block)
     if block not in _BLOCKS or (bits != 32 and hidden % block):
         raise OptionError(f"block={block!r}, hidden={hidden}: whole blocks of {', '.join(map(str, _BLOCKS))}")
-    check_sizes(**({"intermediate": intermediate} if intermediate else {}))
-    wide = intermediate or math.ceil(hidden * 8 / 3 / block) * block
+    wide = check_whole("intermediate", intermediate) or math.ceil(hidden * 8 / 3 / block) * block
     narrow = hidden // heads * kv_heads
     shapes = {"attn_q": (hidden, hidden), "attn_k": (narrow, hidden), "attn_v": (narrow, hidden),
               "attn_output": (hidden, hidden), "ffn_gate": (wide, hidden), "ffn_up": (wide, hidden),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....core.errors import OptionError
+from ....core.errors import OptionError, check_whole
 from ....runtime.language.options import CACHES
 from ..parameters import check_sizes
 
@@ -35,9 +35,7 @@ class Pages:
         Raises:
             OptionError: numbers below 0, or fewer pages than a sequence of `capacity` tokens needs.
         """
-        for name, number in (("sequences", sequences), ("pages", pages)):
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-                raise OptionError(f"{name}={number!r}: a whole number of 0 or more is needed")
+        sequences, pages = check_whole("sequences", sequences), check_whole("pages", pages)
         each = -(-capacity // PAGE)
         if not sequences:
             if pages:
