@@ -62,10 +62,10 @@ def test_what_a_program_says_of_itself(program: Any) -> None:
 
 
 def test_tensors_by_position_and_by_their_own_names(program: Any) -> None:
-    given = CASES["all there"]
-    expected = program.run(given)
-    agree(program.run(*given.values()), expected)
-    agree(program.run(program.tensors_of(given)), expected)
+    values = CASES["all there"]
+    expected = program.run(values)
+    agree(program.run(*values.values()), expected)
+    agree(program.run(program.tensors_of(values)), expected)
 
 
 @pytest.mark.parametrize(
@@ -86,39 +86,39 @@ def test_inputs_that_do_not_fit(program: Any, change: dict[str, Any], words: tup
 
 
 def test_artifacts_copies_and_cached_programs(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = CASES["all there"]
+    values = CASES["all there"]
     program.export(tmp_path / "m.so")
     monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
-    options = {"threads": 1, "shapes": shapes_of(given)}
+    options = {"threads": 1, "shapes": shapes_of(values)}
     first = [tvm_ext.compile(mixed(), **options) for _ in range(2)]
     for other in (tvm_ext.load(tmp_path / "m.so"), pickle.loads(pickle.dumps(program)), *first):
-        agree(other.run(given), program.run(given))
+        agree(other.run(values), program.run(values))
         assert (other.arguments, other.results) == (program.arguments, program.results)
 
 
 def test_a_program_from_a_stage_file(tmp_path: Path) -> None:
-    given = CASES["all there"]
-    tvm_ext.inspect(mixed(), threads=1, shapes=shapes_of(given)).dump(tmp_path)
+    values = CASES["all there"]
+    tvm_ext.inspect(mixed(), threads=1, shapes=shapes_of(values)).dump(tmp_path)
     (file,) = tmp_path.glob("*grouped*.py")
-    agree(tvm_ext.resume(file).run(given), reference(mixed(), given))
+    agree(tvm_ext.resume(file).run(values), reference(mixed(), values))
 
 
 def test_checks_and_reports_look_into_sequences(program: Any, tmp_path: Path) -> None:
-    given = CASES["all there"]
-    for inputs in (None, given):
+    values = CASES["all there"]
+    for inputs in (None, values):
         report = tvm_ext.verify(program, mixed(), inputs)
         assert report.ok and [o.name for o in report.outputs] == [spec.name for spec in program.outputs], report
         layers: Any = tvm_ext.verify(program, mixed(), inputs, layers=True)
         assert layers.ok and {o.name for o in layers.outputs.outputs} >= {"parts[0]", "parts[2]", "whole"}, layers
-    wrong = {**program.run(given), "same": None, "parts": [*program.run(given)["parts"][:2], random(2, 5)]}
-    report = tvm_ext.verify(program, reference=wrong, inputs=given)
+    wrong = {**program.run(values), "same": None, "parts": [*program.run(values)["parts"][:2], random(2, 5)]}
+    report = tvm_ext.verify(program, reference=wrong, inputs=values)
     assert any("'same'" in problem for problem in report.problems) and not report.ok
     assert [o.name for o in report.outputs if not o.ok] == ["parts[2]"]
-    assert len(tvm_ext.profile(mixed(), given, rounds=2, seconds=0.01, threads=1, shapes=shapes_of(given)).launches) > 2
-    outcome = tvm_ext.bisect(mixed(), inputs=given, threads=1, shapes=shapes_of(given))
+    assert len(tvm_ext.profile(mixed(), values, rounds=2, seconds=0.01, threads=1, shapes=shapes_of(values)).launches) > 2
+    outcome = tvm_ext.bisect(mixed(), inputs=values, threads=1, shapes=shapes_of(values))
     assert outcome.status == "agrees"
     page = tvm_ext.report(
-        mixed(), None, given, profile=False, check=False, threads=1, shapes=shapes_of(given), cache=False
+        mixed(), None, values, profile=False, check=False, threads=1, shapes=shapes_of(values), cache=False
     )
     assert "none []" in page.outputs and "seq [float32[3, 4], float32[1, 4]]" in page.inputs
 
@@ -126,20 +126,20 @@ def test_checks_and_reports_look_into_sequences(program: Any, tmp_path: Path) ->
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tvm_ext.cli import main
 
-    given = feeds(3, 1, more=None)
+    values = feeds(3, 1, more=None)
     onnx.save(mixed(), tmp_path / "m.onnx")
     shapes = ["--shape", "seq[0]=3,4", "--shape", "seq[1]=1,4", "--shape", "more=None", "--shape", "opt=2,3"]
     common = [str(tmp_path / "m.onnx"), *shapes, "--threads", "1", "--no-cache"]
-    np.savez(tmp_path / "seq.npz", *given["seq"])
+    np.savez(tmp_path / "seq.npz", *values["seq"])
     for name in ("opt", "x"):
-        np.save(tmp_path / f"{name}.npy", given[name])
+        np.save(tmp_path / f"{name}.npy", values[name])
     inputs = [
         w for n, end in (("seq", "npz"), ("opt", "npy"), ("x", "npy")) for w in ("--input", f"{n}={tmp_path}/{n}.{end}")
     ]
     assert main(["run", *common, *inputs, "-o", str(tmp_path / "out.npz"), "--json"]) == 0
     rows = {row["name"]: row["dtype"] for row in json.loads(capsys.readouterr().out)["outputs"]}
     assert rows["none"] == "empty sequence" and rows["same"] == "absent" and rows["parts[1]"] == "float32"
-    expected = reference(mixed(), given)
+    expected = reference(mixed(), values)
     with np.load(tmp_path / "out.npz") as saved:
         assert set(saved.files) == {"parts[0]", "parts[1]", "parts[2]", "maybe", "whole"}
         np.testing.assert_allclose(saved["parts[2]"], expected["parts"][2], rtol=1e-5, atol=1e-5)
@@ -271,9 +271,9 @@ def test_states_are_elements_too() -> None:
 
 
 def test_narrow_floats_and_what_onnxruntime_runs() -> None:
-    given = CASES["all there"]
-    program = compiled(mixed(), threads=1, shapes=shapes_of(given), precision="bf16")
-    assert tvm_ext.verify(program, mixed(), given).ok
+    values = CASES["all there"]
+    program = compiled(mixed(), threads=1, shapes=shapes_of(values), precision="bf16")
+    assert tvm_ext.verify(program, mixed(), values).ok
     nodes = [node("SequenceAt", "s zero", "a"), node("NonZero", "a", "i"), node("CumSum", "i axis", "c"),
              node("ReduceMax", "c", "n", keepdims=0), node("Identity", "s", "t")]  # fmt: skip
     weights = {"zero": np.array(0), "axis": np.array(1)}
