@@ -114,7 +114,8 @@ def test_checks_and_reports_look_into_sequences(program: Any, tmp_path: Path) ->
     report = tvm_ext.verify(program, reference=wrong, inputs=values)
     assert any("'same'" in problem for problem in report.problems) and not report.ok
     assert [o.name for o in report.outputs if not o.ok] == ["parts[2]"]
-    assert len(tvm_ext.profile(mixed(), values, rounds=2, seconds=0.01, threads=1, shapes=shapes_of(values)).launches) > 2
+    profile = tvm_ext.profile(mixed(), values, rounds=2, seconds=0.01, threads=1, shapes=shapes_of(values))
+    assert len(profile.launches) > 2
     outcome = tvm_ext.bisect(mixed(), inputs=values, threads=1, shapes=shapes_of(values))
     assert outcome.status == "agrees"
     page = tvm_ext.report(
