@@ -14,9 +14,9 @@ NO_TENSOR: tuple[int | str, ...] = ("None",)
 DEFAULT_SIZES = (1, 4, 16)
 
 _SHAPES = (
-    "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N; [(2, 3), (4, 3)] of a "
+    "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N; "
+    "[(2, 3), (4, 3)] of a sequence"
 )
-_SHAPES += "sequence"
 
 
 def checked_shapes(shapes: Any) -> Shapes:

@@ -146,15 +146,16 @@ def test_classifiers_of_one_score(transform: str, low: float) -> None:
 
 
 def test_quantiles_of_scores() -> None:
-    """Near one half the logarithm of 4 p (1 - p) has few digits, in onnxruntime as here."""
+    """Near one half sqrt(h^2 - l) - h of h = 4.3 is half the square of the quantile q, in steps of a float of that size,
+    4.8e-7: a step is 4.8e-7 / q, which is 2.4e-4 of the least quantile here, 0.002, in onnxruntime as here."""
     rng, more = rng_of(8), {"post_transform": "PROBIT"}
     trees = Trees(rng, 3, 4, MODES[:1], False)
     two, one = trees.weighted("target", [0, 1], 0.0), trees.weighted("target", [0], 0.0)
     agree("TreeEnsembleRegressor", case(rows(rng), **two, n_targets=2, aggregate_function="AVERAGE", **more),
-          case(rows(rng), **one, n_targets=1, **more), domain=ML, atol=1e-4)  # fmt: skip
+          case(rows(rng), **one, n_targets=1, **more), domain=ML, atol=2.5e-4)  # fmt: skip
     labels = {"classlabels_int64s": [5, 3, 9]}
     agree("TreeEnsembleClassifier", case(rows(rng), **trees.weighted("class", [0, 1, 2], 0.0), **labels, **more,
-          outputs=2), domain=ML, atol=1e-4)  # fmt: skip
+          outputs=2), domain=ML, atol=2.5e-4)  # fmt: skip
 
 
 def test_the_quantile_of_one_score_is_refused() -> None:
