@@ -146,8 +146,8 @@ def test_classifiers_of_one_score(transform: str, low: float) -> None:
 
 
 def test_quantiles_of_scores() -> None:
-    """Near one half sqrt(h^2 - l) - h of h = 4.3 is half the square of the quantile q, in steps of such a float, 4.8e-7:
-    a step is 4.8e-7 / q of the quantile, 2.4e-4 of the least one here, 0.002, in onnxruntime as here."""
+    """Near one half sqrt(h^2 - l) - h of h = 4.3 is half the square of the quantile q, in steps of a float of 4.3:
+    4.8e-7 / q of the quantile, 2.4e-4 of the least one here, 0.002, in onnxruntime as here."""
     rng, more = rng_of(8), {"post_transform": "PROBIT"}
     trees = Trees(rng, 3, 4, MODES[:1], False)
     two, one = trees.weighted("target", [0, 1], 0.0), trees.weighted("target", [0], 0.0)
