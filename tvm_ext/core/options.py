@@ -105,22 +105,22 @@ class CompileOptions:
         "--shape", "NAME=1,3,224,224", "shape of an input whose dimensions the model leaves free; once per input; a "
         "name, as in N,3,224,224, is a batch of any size; NAME[0], NAME[1], ... are those of a sequence, and None is "
         "an optional that is absent",
-        example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
+        example="--shape input=1,3,224,224", parse=flags.dims, join=flags.join_named, write=flags.write_dims,
     ))  # fmt: skip
     dims: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
         "--dims", "S=1,512", "smallest and largest size of a symbolic dimension; once per name (default: 1,8 of one "
         "that stands first in a shape, 1,512 of others)", example="--shape input_ids=N,S --dims N=1,8 --dims S=1,512",
-        parse=flags.dims, join=dict, write=flags.write_dims,
+        parse=flags.dims, join=flags.join_named, write=flags.write_dims,
     ))  # fmt: skip
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
         "--specialize", "S=32,128", "sizes of a symbolic dimension that have programs of their own; once per name "
         "(default: none, 1,4,16 of a batch without bounds)",
         example="--shape input_ids=N,S --dims S=1,512 --specialize S=32,128",
-        parse=flags.dims, join=dict, write=flags.write_dims,
+        parse=flags.dims, join=flags.join_named, write=flags.write_dims,
     ))  # fmt: skip
     freeze: tuple[FrozenInput, ...] = field(default=(), metadata=_flag(
         "--freeze", "NAME=1,2,3", "value of an input that is the same in every run, as numbers or NAME=FILE.npy; once "
-        "per input", example="--freeze axes=0,2", parse=flags.frozen, join=dict, write=flags.write_frozen,
+        "per input", example="--freeze axes=0,2", parse=flags.frozen, join=flags.join_named, write=flags.write_frozen,
     ))  # fmt: skip
     state: State = field(default=(), metadata=_flag(
         "--state", "OUT=IN", "output of a call that is an input of the next, once per pair; or auto, which pairs them "
@@ -159,7 +159,7 @@ class CompileOptions:
     keep_float32: Kept = field(default=(), metadata=_flag(
         "--keep-float32", "NODE", "with bf16 or fp16: an ONNX convolution or matmul that keeps float32; any number of "
         "times",
-        example="--precision bf16 --keep-float32 /conv1/Conv", join=tuple, write=dict,
+        example="--precision bf16 --keep-float32 /conv1/Conv", join=flags.join_words, write=dict,
     ))  # fmt: skip
     records: str | tuple[str, ...] | None = field(default="auto", metadata=_flag(
         "--records", "LOG", "log of tuning records to use, or none; any number of times (default: auto, those shipped "

@@ -26,7 +26,7 @@ from .magnitude import largest
 from .metrics import Difference, OutputMetrics, difference
 from .reference import run_intermediates
 from .tolerance import Tolerance
-from .verify import frozen_inputs, model_inputs, report_of, tolerance_of
+from .verify import model_inputs, report_of, tolerance_of
 
 #: Share of elements that a jump may have tipped; more of them are no roundings.
 _TIPPED = 0.01
@@ -67,7 +67,7 @@ def check_layers(
     names = [*wanted_values(judged, graph), *(value.name for value in compiled.results if value.name in graph.written)]
     fed, names = model_inputs(compiled, feeds), list(dict.fromkeys(names))
     values, label = run_intermediates(model, fed, names, compiled.threads)
-    values = {**frozen_inputs(compiled), **feeds, **values}
+    values = {**spread(fed), **values}
     known = {**graph.constants, **values}
     targets = {_key(counterpart): _targets(counterpart, values, known) for counterpart in judged}
     totals, alone = _Differences(), _Differences()

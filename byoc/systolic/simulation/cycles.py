@@ -22,11 +22,10 @@ Every fold occupies the whole array: a PE without work multiplies zeros.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
-from ....core.errors import OptionError
+from ....core.errors import OptionError, is_whole
 from ..config import Dataflow
 
 
@@ -78,10 +77,7 @@ def spatial_and_temporal(dataflow: str, m: int, k: int, n: int) -> tuple[int, in
 
 def are_sizes(*values: Any) -> bool:
     """Whether all are whole numbers of 1 or more."""
-    try:
-        return min(map(operator.index, values)) >= 1
-    except TypeError:
-        return False
+    return all(is_whole(value) and value >= 1 for value in values)
 
 
 def fold_count(dataflow: str, m: int, k: int, n: int, rows: int, cols: int) -> int:

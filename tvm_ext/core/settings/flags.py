@@ -23,8 +23,8 @@ class Flag:
         choices: values that have names; none if any text may fit.
         parse: text -> value, or one part of the value if the flag is repeated; ValueError if it has another form. What
             it leaves a text, the check of the options names.
-        join: parts -> value; OptionError if they do not go together. `dict`: each name
-            once. None: the flag counts once, the last time.
+        join: name of the flag, parts -> value; OptionError if they do not go together. None: the flag counts once,
+            the last time.
         write: the inverse of both, value -> texts; none for a value that has no text, such as a function.
         switches: flags without a text -> the value that each stands for.
     """
@@ -35,7 +35,7 @@ class Flag:
     example: str
     choices: tuple[str, ...] = ()
     parse: Callable[[str], Any] = str
-    join: Callable[[Sequence[Any]], Any] | None = None
+    join: Callable[[str, Sequence[Any]], Any] | None = None
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     switches: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,9 +57,7 @@ class Flag:
             except ValueError:
                 wrong = f"{self.name} {entry}: {self.form} is needed"
                 raise OptionError(wrong, fix=f"for example {self.example}") from None
-        if self.join is dict:
-            return join_named(self.name, parts)
-        return self.join(parts) if self.join else parts[-1]
+        return self.join(self.name, parts) if self.join else parts[-1]
 
     def arguments(self, value: Any) -> list[str]:
         """What to write for a value as `CompileOptions` keeps it."""
@@ -124,7 +122,7 @@ def pair(text: str) -> str | tuple[str, str]:
     return names if "=" in text else text
 
 
-def join_pairs(parts: Sequence[str | tuple[str, str]]) -> str | tuple[tuple[str, str], ...]:
+def join_pairs(flag: str, parts: Sequence[str | tuple[str, str]]) -> str | tuple[tuple[str, str], ...]:
     """Pairs; or "auto", alone.
 
     Raises:
@@ -132,7 +130,7 @@ def join_pairs(parts: Sequence[str | tuple[str, str]]) -> str | tuple[tuple[str,
     """
     if words := [part for part in parts if isinstance(part, str)]:
         if len(parts) > 1 or words != ["auto"]:
-            raise OptionError(f"--state {words[0]}: OUT=IN is needed, any number of times, or auto alone")
+            raise OptionError(f"{flag} {words[0]}: OUT=IN is needed, any number of times, or auto alone")
         return words[0]
     return tuple(part for part in parts if isinstance(part, tuple))
 
@@ -142,7 +140,7 @@ def write_pairs(pairs: str | Iterable[tuple[str, str]]) -> Iterable[str]:
     return (pairs,) if isinstance(pairs, str) else (f"{output}={taken}" for output, taken in pairs)
 
 
-def join_records(paths: Sequence[str]) -> str | tuple[str, ...] | None:
+def join_records(flag: str, paths: Sequence[str]) -> str | tuple[str, ...] | None:
     """Paths of logs; or "auto", or "none" for None, alone.
 
     Raises:
@@ -151,7 +149,7 @@ def join_records(paths: Sequence[str]) -> str | tuple[str, ...] | None:
     words = {"auto": "auto", "none": None}
     named = [path for path in paths if path in words]
     if named and len(paths) > 1:
-        raise OptionError(f"--records {' --records '.join(paths)}: {named[0]} is no log among others")
+        raise OptionError(f"{flag} {f' {flag} '.join(paths)}: {named[0]} is no log among others")
     return words[named[0]] if named else tuple(paths)
 
 
@@ -175,6 +173,11 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
+def join_words(flag: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Words in their order."""
+    return tuple(words)
+
+
 def join_named(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Values by name, of a flag that counts once for each.
 
@@ -189,14 +192,14 @@ def join_named(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def join_settings(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def join_settings(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Settings by key.
 
     Raises:
         OptionError: a key other than `skip`, whose names are joined, is there twice.
     """
     skipped = [names for key, names in pairs if key == "skip"]
-    settings = join_named("--offload-option", (pair for pair in pairs if pair[0] != "skip"))
+    settings = join_named(flag, (pair for pair in pairs if pair[0] != "skip"))
     return settings | ({"skip": tuple(name for names in skipped for name in names)} if skipped else {})
 
 

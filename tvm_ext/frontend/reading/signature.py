@@ -159,9 +159,8 @@ class _Parts:
             wrong = f"{words}, and there is another value by the name of its element {taken[0]!r}"
             raise UnsupportedError(wrong, fix="rename that value")
         assert kind.tensor is not None
-        code = (
-            kind.tensor.tensor_type.elem_type
-        )  # dimensions that it states are of the model's example: none checks them
+        # dimensions that it states are of the model's example: none checks them
+        code = kind.tensor.tensor_type.elem_type
         self._inputs += [helper.make_tensor_value_info(element, code, self.shapes[element]) for element in names]
         whole = self._names.fresh(f"{name}/sequence") if kind.optional else name
         if names:

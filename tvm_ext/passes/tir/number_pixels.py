@@ -16,10 +16,9 @@ from ...core.graph.nodes import nodes_of, substituted
 from ...core.sizes import SIZES, SYMBOLS, extents_of
 from ...schedules.blocked.problem import PIXELS
 from .cutting.affine import variables_of
+from .cutting.pixels import COLUMNS, ROWS
 
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
-#: Dimensions of rows and columns in a result: those before count images and blocks of channels.
-_ROWS, _COLUMNS = 2, 3
 
 
 def number_pixels(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -30,7 +29,7 @@ def number_pixels(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return function
     (sizes,) = (param for param in function.params if param.name == SIZES)
     reads = {var: tirx.BufferLoad(sizes, [i]) for i, (var, _) in enumerate(function.attrs[SYMBOLS])}
-    rows, columns = (tirx.Cast("int32", substituted(extents[-1][d], reads)) for d in (_ROWS, _COLUMNS))
+    rows, columns = (tirx.Cast("int32", substituted(extents[-1][d], reads)) for d in (ROWS, COLUMNS))
 
     def realize(node: SBlockRealize) -> Any:
         return _numbered(node, rows, columns) if PIXELS in node.block.annotations else node

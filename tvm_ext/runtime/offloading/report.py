@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_whole
 from ..files import write_text
 from ..plain import read, reading
 from ..table import Column, Table, few, percent_cell, plain
@@ -155,8 +155,7 @@ class OffloadReport:
         Raises:
             OptionError: fewer than 1.
         """
-        if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-            raise OptionError(f"runs={runs!r}: a whole number of 1 or more is needed")
+        runs = check_whole("runs", runs, 1)
         counts = Counter(call.name for call in self.calls)
         known = {row.kernel: (HOST, row.seconds or 0.0) for row in self.kept}
         known |= {row.name: (row.backend, row.seconds) for row in self.regions if row.seconds is not None}

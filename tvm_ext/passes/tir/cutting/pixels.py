@@ -12,8 +12,8 @@ from tvm import tirx
 
 from .affine import Arithmetic, Extents, in_type, variables_of
 
-#: Dimensions of rows and columns of a result.
-_ROWS, _COLUMNS = 2, 3
+#: Dimensions of rows and columns in a result: those before count images and blocks of channels.
+ROWS, COLUMNS = 2, 3
 _DIVISIONS = (tirx.floordiv, tirx.floormod)
 
 
@@ -38,11 +38,11 @@ class Pixels:
     def of(cls, result: Any, extents: Extents, arithmetic: Arithmetic) -> "Pixels":
         """Of a parameter that is an image."""
         shape, own = [int(size) for size in result.ty.shape], list(extents[result])
-        rows, columns = (tirx.const(shape[d], "int32") if own[d] is None else own[d] for d in (_ROWS, _COLUMNS))
-        dims = [*shape[:_ROWS], shape[_ROWS] * shape[_COLUMNS], *shape[_COLUMNS + 1 :]]
+        rows, columns = (tirx.const(shape[d], "int32") if own[d] is None else own[d] for d in (ROWS, COLUMNS))
+        dims = [*shape[:ROWS], shape[ROWS] * shape[COLUMNS], *shape[COLUMNS + 1 :]]
         buffer = tirx.decl_buffer(dims, result.ty.dtype, "pixels")
         count = arithmetic.simplify(rows * columns)
-        return cls(result, buffer, (*own[:_ROWS], count, *own[_COLUMNS + 1 :]), rows, columns)
+        return cls(result, buffer, (*own[:ROWS], count, *own[COLUMNS + 1 :]), rows, columns)
 
     def gathered(self, body: Any, symbols: Mapping[Any, Any]) -> Any:
         """A body that stores pixels by their numbers.
@@ -61,8 +61,8 @@ class Pixels:
         def store(stmt: tirx.BufferStore) -> Any:
             if not stmt.buffer.same_as(self.result):
                 return stmt
-            q = _number(stmt.indices[_ROWS], stmt.indices[_COLUMNS], {*symbols, *symbols.values()})
-            return tirx.BufferStore(self.buffer, stmt.value, [*stmt.indices[:_ROWS], q, *stmt.indices[_COLUMNS + 1 :]])
+            q = _number(stmt.indices[ROWS], stmt.indices[COLUMNS], {*symbols, *symbols.values()})
+            return tirx.BufferStore(self.buffer, stmt.value, [*stmt.indices[:ROWS], q, *stmt.indices[COLUMNS + 1 :]])
 
         return tvm_ffi.structural_map(body, [(tirx.Cast, narrow), (tirx.BufferStore, store)])
 
@@ -73,9 +73,9 @@ class Pixels:
         def store(stmt: tirx.BufferStore) -> Any:
             if not stmt.buffer.same_as(self.buffer):
                 return stmt
-            pixel = tirx.min(stmt.indices[_ROWS], last)
-            before, place = stmt.indices[:_ROWS], (division(pixel, self.columns) for division in _DIVISIONS)
-            return tirx.BufferStore(self.result, stmt.value, [*before, *place, *stmt.indices[_ROWS + 1 :]])
+            pixel = tirx.min(stmt.indices[ROWS], last)
+            before, place = stmt.indices[:ROWS], (division(pixel, self.columns) for division in _DIVISIONS)
+            return tirx.BufferStore(self.result, stmt.value, [*before, *place, *stmt.indices[ROWS + 1 :]])
 
         return tvm_ffi.structural_map(body, (tirx.BufferStore, store))
 
