@@ -8,10 +8,11 @@ Points are candidates of ResNet-18's kernels: all recipes that take a group, the
 and others at random, each measured as a tuner measures it, alone and with cold weights; `--measure`
 of a machine with points measures those again that decide. A file of data/points/ is a tuning log,
 named as the description of the machine it was measured on (tvm_ext/core/machines/). Those of zen5
-and zen4-avx2 are of kernels whose reductions were not unrolled.
+are of kernels whose reductions were not unrolled.
 
 The second table fits the constants of the estimate (`CONSTANTS`) to the points of one machine, and
-tests them on the points of each by that machine's own rates.
+tests them on the points of each by that machine's own rates. A constant changes where that lowers
+the regret by more than the standard error over the kernels.
 """
 
 import contextlib
@@ -117,26 +118,39 @@ def main() -> int:
 
 def regret(groups: Groups, machine: Machine) -> float:
     """Geometric mean over groups of the time of the point of least estimate over the least time."""
+    return statistics.geometric_mean(ratios_of(groups, machine))
+
+
+def ratios_of(groups: Groups, machine: Machine) -> list[float]:
+    """Of each group: the time of the point of least estimate over the least time."""
     ratios = []
     for points in groups.values():
         chosen = min(points, key=lambda point: point.estimate(machine))
         ratios.append(chosen.seconds / min(point.seconds for point in points))
-    return statistics.geometric_mean(ratios)
+    return ratios
 
 
 def fitted(groups: Groups, machine: Machine) -> dict[str, float]:
     """Values of :data:`CONSTANTS` that differ from those of the library, for the least regret on
-    these points: one constant after the other, until none lowers it."""
+    these points: one constant after the other, until none lowers it by more than its error."""
     best: dict[str, float] = {}
-    least, lowered = regret(groups, machine), True
+    least, lowered = ratios_of(groups, machine), True
     while lowered:
         lowered = False
         for constant, value in ((c, v) for c, values in CONSTANTS.items() for v in values):
             with constants({**best, constant: value}):
-                ratio = regret(groups, machine)
-            if ratio < least - 1e-6:
-                best, least, lowered = {**best, constant: value}, ratio, True
+                ratios = ratios_of(groups, machine)
+            if is_lower(ratios, least):
+                best, least, lowered = {**best, constant: value}, ratios, True
     return best
+
+
+def is_lower(ratios: Sequence[float], than: Sequence[float]) -> bool:
+    """Whether the geometric mean is lower by more than the standard error of the difference: fewer
+    kernels than that say nothing of other machines."""
+    gains = [math.log(before / after) for after, before in zip(ratios, than, strict=True)]
+    mean = statistics.fmean(gains)
+    return mean > max(statistics.stdev(gains) / math.sqrt(len(gains)), 1e-6)
 
 
 @contextlib.contextmanager
