@@ -1,5 +1,6 @@
 """Choice by measuring: which candidates, what is kept and followed, and that whatever fails leaves the default."""
 
+import contextlib
 import functools
 import json
 import types
@@ -14,7 +15,7 @@ import tvm_ext
 from tests.onnx_graphs import two_products
 from tests.passes.stages import agrees
 from tests.tuning.choosing import CONV, MACHINE, MATMULS, OPTIONS, Fake, Nothing, groups, recorded
-from tvm_ext.core.errors import OptionError
+from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, config_text
 from tvm_ext.core.records.record_book import RecordBook, machine_fields
@@ -23,6 +24,7 @@ from tvm_ext.driver import records as driver
 from tvm_ext.driver.cache import Cache, CacheWarning
 from tvm_ext.driver.compile import compile_model
 from tvm_ext.driver.records import timing_log
+from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.tuning import choose
 from tvm_ext.tuning.candidates import MOST, Candidates, candidate
 from tvm_ext.tuning.choose import measure_choices
@@ -105,6 +107,41 @@ def test_a_default_that_was_disturbed_the_first_time_is_measured_again() -> None
     measure_choices(CONV, OPTIONS, Fake(seconds))
     (kernel,) = [k for k in compiled(CONV) if k["choice"].get("candidates")]
     assert calls.count(default) >= 2 and config_text(candidate(kernel["recipe"], kernel["config"])) == default
+
+
+# ------------------------------------------------------------------------------------------------ inside the model
+@pytest.mark.parametrize("ratio", [0.9, 1.1])
+def test_a_kernel_that_is_no_faster_inside_the_model_is_the_default_again(
+    ratio: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs: list[list[Config]] = []
+
+    def inside(tuned: CompiledModel, untuned: CompiledModel, workloads: Any, inputs: Any) -> dict[TaskKey, Any]:
+        programs.extend([kernel["config"] for kernel in program.report["kernels"]] for program in (tuned, untuned))
+        assert tuned.run(inputs).keys() == untuned.run(inputs).keys()
+        return {work.key: (1e-3 * ratio, 1e-3) for work in workloads}
+
+    monkeypatch.setattr(choose, "LocalMeasurer", lambda *args, **named: contextlib.nullcontext(Fake(favouring(1))))
+    monkeypatch.setattr(choose, "seconds_inside", inside)
+    measure_choices(MATMULS, OPTIONS)
+    tuned, untuned = programs
+    assert tuned != untuned
+    kernels = compiled()
+    assert [kernel["config"] for kernel in kernels] == (tuned if ratio < 1 else untuned)
+    for choice in (kernel["choice"] for kernel in kernels):
+        assert (choice["model_seconds"], choice["default_model_seconds"]) == (1e-3 * ratio, 1e-3)
+        assert choice["by"] == "measure" and choice["seconds"] == (0.9e-3 if ratio < 1 else 1e-3)
+
+
+def test_what_cannot_be_timed_inside_the_model_is_chosen_alone_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inside(*args: Any) -> Any:
+        raise InputError("no random values are defined of it")
+
+    monkeypatch.setattr(choose, "LocalMeasurer", lambda *args, **named: contextlib.nullcontext(Fake(favouring(1))))
+    monkeypatch.setattr(choose, "seconds_inside", inside)
+    measure_choices(MATMULS, OPTIONS)
+    for kernel in compiled():
+        assert kernel["choice"]["seconds"] == 0.9e-3 and "no random values" in kernel["choice"]["reason"]
 
 
 # ------------------------------------------------------------------------------------------------ the cache

@@ -21,7 +21,8 @@ class Plan:
         cost: estimated seconds.
         record: the tuning record it follows; None if it is the default of least estimated cost.
         choice: how it was chosen, for the report: "by" ("estimate", "record" or "measure") and, where something was
-            to be measured, "reason", "measured" of "candidates", "seconds" and "default_seconds".
+            to be measured, "reason", "measured" of "candidates", "seconds" and "default_seconds",
+            "model_seconds" and "default_model_seconds" in a call of the model.
     """
 
     recipe: Recipe

@@ -41,6 +41,8 @@ class Candidates:
         without_progress: batches without progress.
         checked: whether the default was measured a second time, beside what was found to be faster.
         reason: why nothing of it can be measured; "" if it can.
+        inside: seconds in a call of the model, of the fastest and of the default; none if not timed there.
+        confirmed: what they say of the fastest.
     """
 
     work: Workload
@@ -51,6 +53,8 @@ class Candidates:
     without_progress: int = 0
     checked: bool = False
     reason: str = ""
+    inside: tuple[float, ...] = ()
+    confirmed: str = ""
 
     @classmethod
     def of(cls, work: Workload, machine: Machine, timings: RecordBook, records: RecordBook) -> Candidates:
@@ -146,6 +150,19 @@ class Candidates:
         fresh = [other for other in (candidate(task.recipe, c) for c in near) if config_text(other) not in self.known]
         self.add(fresh[:NEIGHBOURS])
 
+    def confirm(self, inside: tuple[float, ...], why: str) -> None:
+        """Keep the fastest unless it is no faster inside the model: then the default is the best.
+
+        Args:
+            inside: seconds of it in a call of the model, and of the default; none if it was not timed there.
+            why: it was not.
+        """
+        self.inside, self.confirmed = inside, "measured to be faster, inside the model too"
+        if not inside:
+            self.confirmed = f"measured to be faster alone; not timed inside the model: {why}"
+        elif inside[0] >= inside[1]:
+            self.best, self.confirmed = self.default, "a candidate is faster alone, and no faster inside the model"
+
     @property
     def left(self) -> bool:
         """Whether there is something to measure that can be."""
@@ -164,8 +181,10 @@ class Candidates:
         return seconds_of(record) if record is not None and record.usable else None
 
     def facts(self) -> dict[str, float]:
-        """Figures for the report: candidates and how many of them have a time, seconds of the best and the default."""
+        """Figures for the report: candidates and how many of them have a time, seconds of the best and the default, and
+        those of the fastest and the default in a call of the model."""
         times = {"seconds": self.seconds(self.best), "default_seconds": self.seconds(self.default)}
+        times |= dict(zip(("model_seconds", "default_model_seconds"), self.inside, strict=False))
         every = {*self.known, *map(config_text, [self.default, *self.queue])}
         measured = sum(record.usable for record in self.known.values())
         return {"measured": measured, "candidates": len(every), **{k: v for k, v in times.items() if v is not None}}

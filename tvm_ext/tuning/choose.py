@@ -3,6 +3,7 @@
 groups of a model, with candidates of each
 -> a few at a time beside the fastest so far, of the group that has the most to gain
 -> records and verdicts in the timing cache, which `choose-recipes` follows
+-> the program beside that of the estimate: a kernel that is no faster inside the model is the default again
 """
 
 import hashlib
@@ -10,28 +11,34 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..core.errors import OptionError, ToolError
+from ..core.errors import InputError, OptionError, RunError, ToolError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
 from ..core.records.record import Record
 from ..core.records.record_book import Verdict, machine_fields
 from ..core.records.task_key import TaskKey
+from ..core.sample_inputs import seeded_inputs
 from ..driver.cache import CacheWarning
+from ..driver.compile import compile_model
 from ..driver.records import book_of, timing_log, timings_of
 from ..driver.stages.state import options_state
 from ..frontend.reading.reader import fingerprint
 from ..runtime.cpu import why_not_here
+from ..runtime.model import CompiledModel
 from ..schedules import recipes
+from ..verification.sizes import sizes_of
 from .candidates import Candidates
 from .extract import workloads_of
 from .log import TuningLog, locked
 from .measure import LocalMeasurer, MeasureError, Measurement, Measurer, TaskError, measuring
 from .session import session_name
 from .task import GroupTask
+from .verdict import seconds_inside
 
 #: Candidates that are measured at once, beside the fastest so far.
 BATCH = 5
@@ -93,19 +100,43 @@ def _is_known(digest: str, options: CompileOptions, machine: Machine) -> bool:
 def _measured(
     model: Any, options: CompileOptions, machine: Machine, digest: str, measurer: Measurer | None, tell: Tell
 ) -> None:
-    """A session: its records, its verdicts, and that it is done, in the timing cache."""
+    """A session: its records, its verdicts, and that it is done, in the timing cache.
+
+    The program of the estimate compiles first, in the seconds; candidates have half of them at least.
+    """
     seconds = options.seconds or 0.0
     deadline = time.monotonic() + seconds
     timeout = min(10.0, max(2.0, seconds / 4))
+    books = timings_of(options, machine), book_of(options)
+    groups = [Candidates.of(work, machine, *books) for work in workloads_of(model, options, machine)]
+    untuned = None
+    if measurer is None:  # times of another measurer may be another machine's
+        tell("compiling by estimate, to compare with")
+        untuned = compile_model(model, replace(options, choose="estimate", seconds=None))
+    deadline = max(deadline, time.monotonic() + seconds / 2)
     with measuring(measurer, lambda: LocalMeasurer(machine, None, timeout, timeout, rounds=ROUNDS)) as pool:
-        books = timings_of(options, machine), book_of(options)
-        groups = [Candidates.of(work, machine, *books) for work in workloads_of(model, options, machine)]
         log, name = TuningLog(timing_log(machine)), session_name()
         log.begin(name, machine, {"choose": seconds})
         choice = Choice(groups, machine, pool, log, name, tell)
-        if choice.run(deadline, seconds):
-            done = {"seconds": seconds, "complete": not any(group.left for group in groups), "session": name}
-            log.comment({"kind": "choice", "of": digest, **done})
+        done = choice.run(deadline, seconds)
+    if untuned is not None and choice.changed:
+        tell("comparing kernels inside the model")
+        try:
+            inside, why = _inside(model, options, untuned, groups), ""
+        except (InputError, RunError) as error:  # no inputs can be drawn for it
+            inside, why = {}, error.message
+        choice.confirm(inside, why, seconds)
+    if done:
+        complete = not any(group.left for group in groups)
+        log.comment({"kind": "choice", "of": digest, "seconds": seconds, "complete": complete, "session": name})
+
+
+def _inside(
+    model: Any, options: CompileOptions, untuned: CompiledModel, groups: Sequence[Candidates]
+) -> Mapping[TaskKey, tuple[float, float]]:
+    """Of each kind of group: seconds in a call of the program that follows the verdicts, and of the untuned one."""
+    inputs = seeded_inputs(untuned.inputs, sizes=sizes_of(untuned))
+    return seconds_inside(compile_model(model, options), untuned, [group.work for group in groups], inputs)
 
 
 class Choice:
@@ -141,6 +172,23 @@ class Choice:
             for group in self._groups:
                 self._log.verdict(self._verdict(group, seconds))
         return True
+
+    @property
+    def changed(self) -> list[Candidates]:
+        """Those whose fastest is not the default."""
+        return [group for group in self._groups if group.best != group.default]
+
+    def confirm(self, inside: Mapping[TaskKey, tuple[float, float]], why: str, seconds: float) -> None:
+        """Return to the default, and say so, where the fastest is no faster inside the model.
+
+        Args:
+            inside: seconds in a call of the program with the fastest, and of that of the estimate.
+            why: there are none.
+            seconds: of the choice in all.
+        """
+        for group in self.changed:
+            group.confirm(inside.get(group.work.key, ()), why or "its calls are part of others there")
+            self._log.verdict(self._verdict(group, seconds))
 
     def _until(self, deadline: float) -> None:
         taken = 0.0
@@ -179,8 +227,11 @@ class Choice:
             "machine": self._fields, "session": self._name, "timestamp": time.time(), "facts": facts
         }  # fmt: skip
         if "seconds" in facts:
-            default = best == group.default
-            reason = "no candidate is faster beyond the noise" if default else "measured to be faster than the default"
+            reason = group.confirmed or (
+                "no candidate is faster beyond the noise"
+                if best == group.default
+                else "measured to be faster than the default"
+            )
             return Verdict(key, best["recipe"], best["config"], reason=reason, **stamp)
         failed = [f"{r.error}: {r.detail[:100]}" for r in group.known.values() if r.error]
         reason = group.reason or (

@@ -30,7 +30,7 @@ from .extract import Workload
 from .in_model import Ratio, paired, task_seconds
 
 #: A task inside the model has to be so much faster for its record to be kept: timers scatter by a percent.
-_WORTH = 0.985
+WORTH = 0.985
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,9 @@ def judge(
         untuned, tuned = program_with(()), program_with(changed.values())
         inputs = seeded_inputs(untuned.inputs, seed, batch=max(untuned.batches, default=1))
         tell("timing kernels inside the model")
-        owners = {node: w.key for w in workloads for site in w.calls for node in site}
-        after, before = task_seconds([tuned, untuned], inputs, owners)
-        in_model = {key: (after[key], before[key]) for key in changed if key in after and key in before}
-        kept = {key: changed[key] for key, (new, old) in in_model.items() if new < _WORTH * old}
+        every = seconds_inside(tuned, untuned, workloads, inputs)
+        in_model = {key: every[key] for key in changed if key in every}
+        kept = {key: changed[key] for key, (new, old) in in_model.items() if new < WORTH * old}
         ratio, checked, wrong = None, None, ""
         if kept:
             tell("timing the whole model, tuned and untuned in turn")
@@ -103,6 +102,15 @@ def judge(
     }  # fmt: skip
     verdicts = tuple(_verdict(record, key in kept, reason, stamp) for key, record in changed.items())
     return Judgement(ratio, checked, in_model, verdicts, reason)
+
+
+def seconds_inside(
+    tuned: CompiledModel, untuned: CompiledModel, workloads: Sequence[Workload], inputs: Mapping[str, np.ndarray]
+) -> dict[TaskKey, tuple[float, float]]:
+    """Of each task: seconds of all its kernels in a call of the tuned program, and of the untuned one."""
+    owners = {node: w.key for w in workloads for site in w.calls for node in site}
+    after, before = task_seconds([tuned, untuned], inputs, owners)
+    return {key: (after[key], before[key]) for key in after if key in before}
 
 
 def _final(

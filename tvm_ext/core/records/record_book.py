@@ -42,7 +42,8 @@ class Verdict:
         machine: as in a record.
         reason: for people.
         model: that was timed. A task may stand in several models: what helps in one of them is used.
-        facts: figures of a choice by measuring: "measured" of "candidates", "seconds" and "default_seconds".
+        facts: figures of a choice by measuring: "measured" of "candidates", "seconds" and "default_seconds",
+            "model_seconds" and "default_model_seconds" in a call of the model.
     """
 
     task: TaskKey
