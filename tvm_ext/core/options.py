@@ -282,6 +282,10 @@ class CompileOptions:
         """Sizes of such a batch that programs are made for, ascending; none if there is none."""
         return dict(self.specialize).get(self.symbol, DEFAULT_SIZES) if self.symbol else ()
 
+    def with_dims(self, dims: Mapping[str, tuple[int, ...]]) -> CompileOptions:
+        """These options with bounds of symbolic dimensions."""
+        return replace(self, dims=tuple(dims.items()))
+
     def bound(self, size: int) -> CompileOptions:
         """These options with a number for the symbolic batch."""
         return self.at(dict.fromkeys(names_in(self.shapes), size))

@@ -13,6 +13,7 @@ from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..core.settings.shapes import check_names
 from ..core.settings.states import Axes, state_pairs
+from ..frontend.checks.admitted import admitted
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import free_shapes, input_specs
@@ -144,7 +145,8 @@ def lower_all(
 ) -> Programs:  # fmt: skip
     """:func:`lower`, for each size of a symbolic batch if there is one; or a program of any size, and exact ones.
 
-    Dimensions that neither the model nor `shapes` fixes are symbolic.
+    Dimensions that neither the model nor `shapes` fixes are symbolic; where the model takes some sizes of them only
+    (:func:`..frontend.checks.admitted.admitted`), they have these.
 
     Raises:
         UnsupportedError: dimensions are symbolic, and the model is no such program.
@@ -157,7 +159,13 @@ def lower_all(
         lowered = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))
     with source.sharing() as shared:
-        return _programs_of(shared, options, named, machine, clock, instruments)
+        try:
+            return _programs_of(shared, options, named, machine, clock, instruments)
+        except (ModelError, UnsupportedError):
+            fitting = admitted(source.proto, named)
+            if fitting == named:
+                raise
+        return lower_all(shared, fitting, machine, clock, instruments)
 
 
 def with_symbols(source: Source, options: CompileOptions) -> CompileOptions:

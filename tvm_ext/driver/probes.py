@@ -107,7 +107,7 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     for number in range(len(_PARTS)):
         probe = {}
         for place, symbol in enumerate(symbols):
-            count = _size_of(symbol.high // symbol.multiple, number, place)
+            count = max(_size_of(symbol.high // symbol.multiple, number, place), -(-symbol.low // symbol.multiple))
             while count * symbol.multiple in taken:
                 count += 1
             probe[symbol.name] = count * symbol.multiple
