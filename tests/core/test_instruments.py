@@ -4,7 +4,7 @@ from tvm_ext.core.instruments import Instruments, Switches
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.compile import compile_model
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 from tvm_ext.frontend import zoo
 
 

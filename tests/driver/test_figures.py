@@ -7,7 +7,7 @@ from tests.onnx_graphs import node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.figures import kernel_figures
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 
 
 def figures(nodes, inputs, outputs, weights, **options):

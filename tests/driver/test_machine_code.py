@@ -11,8 +11,9 @@ from tvm_ext.core.graph.nodes import kernels_of
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.driver.lower import Lowered, lower
+from tvm_ext.driver.lower import Lowered
 from tvm_ext.driver.machine_code import functions_of, machine_code, own_assembly
+from tvm_ext.driver.programs import lower
 from tvm_ext.passes.tir.shares import is_scheduled
 
 

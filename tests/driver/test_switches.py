@@ -11,7 +11,8 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.core.instruments import Instruments, Switches
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import Lowered, lower
+from tvm_ext.driver.lower import Lowered
+from tvm_ext.driver.programs import lower
 from tvm_ext.driver.records import place_of, record_at
 
 

@@ -15,7 +15,7 @@ from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import ArtifactError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 from tvm_ext.frontend import zoo
 from tvm_ext.runtime import cpu
 

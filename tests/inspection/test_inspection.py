@@ -16,8 +16,8 @@ from tvm_ext.core.instruments import Instruments
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.compile import compile_model
-from tvm_ext.driver.lower import lower
 from tvm_ext.driver.machine_code import machine_code
+from tvm_ext.driver.programs import lower
 from tvm_ext.inspection.inspection import Inspection
 from tvm_ext.inspection.snapshots import Snapshots
 from tvm_ext.runtime.artifact import read_artifact

@@ -11,7 +11,7 @@ from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.instruments import Instruments
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 from tvm_ext.frontend.zoo import MODELS
 from tvm_ext.inspection.ownership import Owners, owners_of
 

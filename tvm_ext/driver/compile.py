@@ -25,7 +25,8 @@ from ..runtime.model import CompiledModel
 from ..runtime.pool.threads import dispatcher
 from ..runtime.spec import installed_versions
 from .cache import Cache, CacheWarning, cache_key
-from .lower import NO_INSTRUMENTS, Clock, lower_all
+from .lower import NO_INSTRUMENTS, Clock
+from .programs import lower_all
 from .records import fingerprint_of
 
 if TYPE_CHECKING:

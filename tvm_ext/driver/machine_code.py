@@ -43,7 +43,7 @@ def machine_code(lowered: Lowered, kind: str) -> dict[str, str]:
     """The code of every kernel of a lowered model.
 
     Args:
-        lowered: what :func:`.lower.lower` made.
+        lowered: what :func:`.programs.lower` returns.
         kind: "llvm" (LLVM IR after its optimizations) or "asm" (assembly).
 
     Returns:

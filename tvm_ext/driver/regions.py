@@ -15,7 +15,7 @@ from ..byoc.settings import offloading_of
 from ..core.machine import machine_for
 from ..core.options import CompileOptions
 from ..passes.lowering.offload import Offload
-from .lower import lower
+from .programs import lower
 
 
 def regions_of(

@@ -12,7 +12,8 @@ from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel
-from ..driver.lower import Lowered, lower_all
+from ..driver.lower import Lowered
+from ..driver.programs import lower_all
 from ..passes.lowering.choose_recipes import least_cost, matches
 from ..runtime.table import Column, Plain, Table, Value, percent_cell, plain_fields
 

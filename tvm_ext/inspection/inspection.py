@@ -19,7 +19,8 @@ from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
 from ..core.settings.states import Axes, growing_axes
-from ..driver.lower import Clock, Lowered, run_pipeline, start, with_symbols
+from ..driver.lower import Clock, Lowered, run_pipeline, start
+from ..driver.programs import with_symbols
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
 from ..frontend.importer import Imported
 from ..frontend.reading.freezing import frozen_source

@@ -16,7 +16,7 @@ from ..core.options import CompileOptions
 from ..core.passes import CompileContext
 from ..core.plan import Plan
 from ..core.records.task_key import TaskKey
-from ..driver.lower import lower_sizes
+from ..driver.programs import lower_sizes
 from ..frontend.reading.signature import read_with
 from ..passes.lowering.choose_recipes import ChooseRecipes, least_cost, matches
 from .task import RecipeTask

@@ -5,7 +5,8 @@ import pytest
 from benchmarks.offloading import int8
 from tvm_ext.core.machine import machine_for
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import Lowered, lower_all
+from tvm_ext.driver.lower import Lowered
+from tvm_ext.driver.programs import lower_all
 
 MACHINE = "zen4"
 STOCK_MACS = 0.65e9  #: a second

@@ -12,7 +12,7 @@ from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.assemble import Assembled, assemble
-from tvm_ext.driver.lower import lower_all
+from tvm_ext.driver.programs import lower_all
 from tvm_ext.passes.tir.buffers import POOLED_BYTES, STACK_BYTES
 from tvm_ext.runtime import vm
 from tvm_ext.runtime.memory.arrays import mapped_empty

@@ -17,7 +17,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import CompileContext
-from tvm_ext.driver.lower import NO_INSTRUMENTS, Clock, Lowered, lower_all, run_pipeline, start
+from tvm_ext.driver.lower import NO_INSTRUMENTS, Clock, Lowered, run_pipeline, start
+from tvm_ext.driver.programs import lower_all
 from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.passes.sizes import share_layouts
 from tvm_ext.passes.sizes.share_layouts import ShareLayouts, StoredWeights

@@ -7,7 +7,7 @@ from tests.onnx_graphs import model, node, value
 from tvm_ext.core.graph import relax_graph
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 from tvm_ext.passes.pipeline import SIMPLIFY
 from tvm_ext.passes.simplification.simplify_algebra import SimplifyAlgebra
 from tvm_ext.passes.steps import liveness

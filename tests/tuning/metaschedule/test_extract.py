@@ -10,7 +10,7 @@ from tests.onnx_graphs import model, node, random, residual_network, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.records.schedule_database import MetaScheduleDatabase, normalized
-from tvm_ext.driver.lower import lower
+from tvm_ext.driver.programs import lower
 from tvm_ext.passes.lowering.schedule_kernels import ScheduleKernels
 from tvm_ext.tuning.metaschedule import kernels_of, tune_kernels
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import ModelError, UnsupportedError
 from ...core.options import CompileOptions
-from ...driver.lower import with_symbols
+from ...driver.programs import with_symbols
 from ...frontend.checks.checker import Checked, check_model
 from ...frontend.reading.freezing import frozen_source
 from ...frontend.reading.reader import Source

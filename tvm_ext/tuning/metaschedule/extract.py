@@ -11,7 +11,7 @@ from ...core.machine import Machine
 from ...core.options import CompileOptions
 from ...core.passes import CompileContext
 from ...core.records.schedule_database import normalized
-from ...driver.lower import lower
+from ...driver.programs import lower
 from ...passes.lowering.schedule_kernels import ScheduleKernels
 from .designs import Workload, default_of, designs_of
 
