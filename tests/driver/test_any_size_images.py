@@ -145,3 +145,62 @@ def test_the_nearest_row_is_right_at_all_sizes(coordinates: str, rounding: str) 
 ])  # fmt: skip
 def test_tables_that_sizes_decide_are_right_at_all_sizes(attributes: str, operand: str) -> None:
     assert len(agrees_at_all_sizes(resized(attributes, operand), 13)) >= 12
+
+
+def _cells(feature: str, scale: int) -> str:
+    """Centers of the cells of a feature map, a column each, and their scale, as exporters of detectors write it."""
+    f = feature
+    return f"""
+        {f}_s = Shape({f})
+        {f}_h = Gather <axis = 0> ({f}_s, two)
+        {f}_w = Gather <axis = 0> ({f}_s, three)
+        {f}_hf = Cast <to = 1> ({f}_h)
+        {f}_wf = Cast <to = 1> ({f}_w)
+        {f}_ys0 = Range (zero, {f}_hf, step)
+        {f}_xs0 = Range (zero, {f}_wf, step)
+        {f}_ys1 = Add ({f}_ys0, half)
+        {f}_xs1 = Add ({f}_xs0, half)
+        {f}_ys = Reshape ({f}_ys1, column)
+        {f}_xs = Reshape ({f}_xs1, row)
+        {f}_h1 = Unsqueeze ({f}_h, first)
+        {f}_w1 = Unsqueeze ({f}_w, first)
+        {f}_hw = Concat <axis = 0> ({f}_h1, {f}_w1)
+        {f}_y2 = Expand ({f}_ys, {f}_hw)
+        {f}_x2 = Expand ({f}_xs, {f}_hw)
+        {f}_y3 = Reshape ({f}_y2, row)
+        {f}_x3 = Reshape ({f}_x2, row)
+        {f}_at = Concat <axis = 0> ({f}_x3, {f}_y3)
+        {f}_n = Mul ({f}_h1, {f}_w1)
+        {f}_strides = Expand (stride{scale}, {f}_n)"""
+
+
+def test_cells_of_a_detector_at_two_scales() -> None:
+    flat = "".join(f"""
+        {f}_f0 = Reshape ({f}, flat)
+        {f}_f = Transpose <perm = [0, 2, 1]> ({f}_f0)""" for f in "ab")  # fmt: skip
+    weights = {
+        "two": 2, "three": 3, "zero": np.float32(0), "step": np.float32(1), "half": np.float32(0.5),
+        "column": np.array([-1, 1]), "row": np.array([1, -1]), "first": np.array([0]), "flat": np.array([0, 2, -1]),
+        "stride2": np.array([2], np.float32), "stride4": np.array([4], np.float32),
+    }  # fmt: skip
+    model = text_model(
+        f"""g (float[N, 2, H, W] x) => (float[n, c, k] y) {{
+        a = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+        b = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (a){_cells("a", 2)}{_cells("b", 4)}{flat}
+        all0 = Concat <axis = 1> (a_f, b_f)
+        all = Transpose <perm = [0, 2, 1]> (all0)
+        centers = Concat <axis = 1> (a_at, b_at)
+        strides = Concat <axis = 0> (a_strides, b_strides)
+        moved = Add (all, centers)
+        y = Mul (moved, strides)
+        }}""",
+        {name: np.asarray(array) for name, array in weights.items()},
+    )
+    dims = {"N": (1, 3), "H": (8, 40), "W": (8, 40)}
+    compiled = tvm_ext.compile(model, dims=dims, threads=1, cache=False, records=None)
+    session = session_of(model, optimized=True)
+    steps = {symbol.name: symbol.multiple for symbol in compiled.symbols}
+    for n, h, w in ((1, 8, 8), (2, 36, 20), (3, 40, 40), (1, 8, 28), (1, 8, 8)):
+        size = (n, 2, h // steps["H"] * steps["H"], w // steps["W"] * steps["W"])
+        x = np.random.default_rng(h).standard_normal(size).astype("float32")
+        assert_agrees(compiled, session, {"x": x}, where=size)

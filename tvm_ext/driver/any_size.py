@@ -7,7 +7,6 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +60,7 @@ def lower_any_size(
 
     graph = frozen_source(source, options.freeze).proto.graph
     reasons: list[str] = []
+    refused: list[str] = []  # by sizes: finer ones than the model takes, where coarser ones have a reason
     other = merged(options)
     for named in (options, other) if other != options else (options,):
         inputs = input_specs(graph, dict(named.shapes), source.name)
@@ -77,12 +77,12 @@ def lower_any_size(
                 if len({symbol.bound for symbol in symbols}) == len(symbols) and not stated:
                     break  # no other sizes will make them one
             except TvmExtError as error:
-                reasons.append(error.message[:300])
+                refused.append(error.message[:300])
                 if isinstance(error, UnsupportedError) and any(symbol.multiple > 1 for symbol in symbols):
                     break  # coarser sizes help branches that do not meet, and no converter
     names = ", ".join(symbol.name for symbol in options.symbols)
     raise UnsupportedError(
-        f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
+        f"{source.name}: it cannot be compiled for every size of {names}: {(reasons or refused)[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
 
@@ -130,6 +130,7 @@ class _Lowering:
         self._solver, self._small = Solver(self._sizes, self._probes), 0
         self._shared: dict[Hashable, Any] = {}
         self._first: Imported | None = None
+        self._positions_first = False  # they are computed before what reads them is folded
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -138,10 +139,18 @@ class _Lowering:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
+        from ..passes.sizes.generalize import ConstantsDiffer
+
         lowered, self._grows = None, grows
         while lowered is None:
-            with contextlib.suppress(_OutdoneError):
+            try:
                 lowered = self._attempt(inputs)
+            except ConstantsDiffer:
+                if self._positions_first:
+                    raise
+                self._positions_first = True
+            except _OutdoneError:
+                pass
         return lowered
 
     def _attempt(self, inputs: Sequence[TensorSpec]) -> Programs | None:
@@ -158,6 +167,10 @@ class _Lowering:
         programs = [self._start(probe) for probe in self._probes]
         self._check_states(programs[0], inputs)
         imports = [program.mod for program in programs]
+        if self._positions_first:
+            begun = Alignment(imports, self._solver)
+            rules = {place: False for place in (*begun.varying, *begun.growing) if not begun.varying.get(place)}
+            programs = [replace(p, mod=ComputeConstants(rules)(p.mod, p.ctx).mod) for p in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
         alignment = Alignment([program.mod for program in programs], self._solver)

@@ -23,9 +23,10 @@ def causal(past: int, steps: int, window: int = 0) -> np.ndarray:
         (causal(9, 4, 3), ("diagonals", (-np.inf, 0.0, -np.inf)), (6, 9)),
         (np.broadcast_to(causal(5, 3), (2, 1, 3, 8)), ("diagonals", (0.0, -np.inf)), (5,)),
         (np.arange(6) < 2, ("diagonals", (True, False)), (1,)),
-        (np.arange(7, 12), ("steps", (1,)), (7,)),
-        (np.arange(3.0, 9.0, dtype="float32")[:, None], ("steps", (1, 0)), (3,)),
-        (4 + np.arange(3)[:, None] * 5 - np.arange(4, dtype="int32"), ("steps", (5, -1)), (4,)),
+        (np.arange(7, 12), ("steps", (1,), 0.0), (7,)),
+        (np.arange(3.0, 9.0, dtype="float32")[:, None], ("steps", (1, 0), 0.0), (3,)),
+        (np.arange(-2.5, 9.0, dtype="float32"), ("steps", (1,), 0.5), (-3,)),
+        (4 + np.arange(3)[:, None] * 5 - np.arange(4, dtype="int32"), ("steps", (5, -1), 0.0), (4,)),
     ],
 )
 def test_a_rule_gives_the_array_again(array: np.ndarray, kind: Any, numbers: tuple[int, ...]) -> None:
@@ -44,7 +45,7 @@ def test_a_rule_gives_the_array_again(array: np.ndarray, kind: Any, numbers: tup
     [
         np.arange(8)[:, None] % 3 == np.arange(8) % 3,  # too many diagonals
         np.eye(4, dtype=bool)[::-1],  # the other diagonal
-        np.arange(6) + np.float32(0.5), np.array([0.0, 1.0, 2.0, 3.0, np.nan]), np.array([1, 2, 4, 8]),
+        np.arange(6) * np.float32(0.5), np.array([0.0, 1.0, 2.0, 3.0, np.nan]), np.array([1, 2, 4, 8]),
         np.stack([causal(2, 3), causal(1, 4)[:3]]),  # matrices that differ
         np.zeros((0, 4)), np.array(3),
     ],

@@ -23,7 +23,7 @@ from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings,
 from tvm_ext.core.sizes import EXTENTS, evaluate
 
 from .compute_constants import MOST_ELEMENTS
-from .generalize import EqualAtBounds, NotAlike
+from .generalize import ConstantsDiffer, EqualAtBounds, NotAlike
 from .patterns import patterns_of
 from .solver import Solver
 from .windows import behind_slices, behind_windows
@@ -69,6 +69,7 @@ class Alignment:
         sites: calls of functions of the module, by `relax.call_tir` too.
         varying: (variable, number of an operand of its value) of constants that differ, and are small or follow a
             rule -> whether they are small at all sizes.
+        growing: the same of constants of which a smaller one is the beginning of a larger one.
         windows: extents behind convolutions and pools, which have no result where these are less than 1.
 
     Raises:
@@ -82,6 +83,7 @@ class Alignment:
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.varying: dict[tuple[str, int], bool] = {}
+        self.growing: set[tuple[str, int]] = set()
         self.windows: list[Any] = []
         for params in zip(*(mod["main"].params for mod in modules), strict=True):
             self._note(params)
@@ -190,8 +192,10 @@ class Alignment:
         if self._values and not begins_alike(values):
             small = all(isinstance(dim, int) for dim in extents) and math.prod(extents) <= MOST_ELEMENTS
             if not small and patterns_of([array_of(value) for value in values]) is None:
-                raise NotAlike("a constant has other values at other sizes", variable)
+                raise ConstantsDiffer("a constant has other values at other sizes", variable)
             self.varying[variable, number] = small
+        elif not all(isinstance(dim, int) for dim in extents):
+            self.growing.add((variable, number))
         return extents
 
 

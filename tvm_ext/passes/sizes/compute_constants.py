@@ -57,10 +57,12 @@ class ComputeConstants(Pass):
         return Rewriter(mod, ctx).rewrite(visit)
 
 
-def _computed(value: GenericConst, rw: Rewriter, each: bool) -> relax.Var:
-    """The result of a kernel that stores the elements of a constant, one by one or by its rule."""
+def _computed(value: GenericConst, rw: Rewriter, each: bool) -> relax.Var | GenericConst:
+    """The result of a kernel that stores the elements of a constant, one by one or by its rule; else itself."""
     array = array_of(value)
     pattern = None if each else pattern_of(array)
+    if pattern is None and not each:
+        return value
     kernel = _stores(array) if pattern is None else pattern.kernel(array.shape, str(array.dtype))
     return rw.emit(relax.call_tir(rw.add_function(kernel, "constant"), [], value.ty))
 

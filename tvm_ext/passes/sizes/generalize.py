@@ -51,6 +51,10 @@ class NotAlike(Exception):
         self.reason, self.variable = reason, variable
 
 
+class ConstantsDiffer(NotAlike):
+    """A constant has other values at other sizes, by no rule that is known: what it is computed of may follow one."""
+
+
 class EqualAtBounds(NotAlike):
     """Two dimensions have one size at the bounds, and different ones elsewhere: other bounds tell them apart."""
 

@@ -1,11 +1,12 @@
 """Constants of any number of elements that follow a rule: masks along diagonals, and positions.
 
     mask[i, j] = 0 where j <= i + 36, else -inf, at P = 36      ->   select(j - i <= P, 0, -inf)
-    positions[i] = i + 36, at P = 36                            ->   i + P
+    positions[i] = i + 36, or i + 36.5, at P = 36               ->   i + P, i + P + 0.5
 
 What the rule has of numbers becomes expressions over the sizes, as in all kernels that no recipe made.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ class Pattern:
         indices = np.indices(shape)
         if self.kind[0] == "steps":
             steps = (step * axis for step, axis in zip(self.kind[1], indices, strict=True))
-            return np.asarray(sum(steps, start=np.int64(self.numbers[0])), dtype)
+            return np.asarray(sum(steps, start=np.int64(self.numbers[0])) + self.kind[2], dtype)
         diagonal = indices[-1] - (indices[-2] if len(shape) > 1 else 0)
         return np.array(self.kind[1], dtype)[np.searchsorted(self.numbers, diagonal)]
 
@@ -46,7 +47,8 @@ class Pattern:
             at = [axis.astype("int64") for axis in index]
             if self.kind[0] == "steps":
                 steps = (axis * step for axis, step in zip(at, self.kind[1], strict=True))
-                return sum(steps, start=tirx.IntImm("int64", self.numbers[0])).astype(dtype)
+                whole = sum(steps, start=tirx.IntImm("int64", self.numbers[0])).astype(dtype)
+                return whole + tirx.const(self.kind[2], dtype) if self.kind[2] else whole
             diagonal = at[-1] - at[-2] if len(at) > 1 else at[-1]
             *values, result = (tirx.const(value, dtype) for value in self.kind[1])
             for last, value in reversed(list(zip(self.numbers, values, strict=True))):
@@ -65,13 +67,14 @@ def pattern_of(array: np.ndarray) -> Pattern | None:
 
 
 def _steps(array: np.ndarray) -> Pattern | None:
-    """Whole numbers that grow by one step an axis."""
-    if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)) or np.any(array != np.trunc(array)):
+    """Numbers that grow by one whole step an axis, from any number on."""
+    if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)):
         return None
-    first = int(array.flat[0])
-    nexts = [array[(0,) * axis + (1,) + (0,) * (array.ndim - axis - 1)] if array.shape[axis] > 1 else first
+    first = math.floor(array.flat[0])
+    beyond = float(array.flat[0]) - first
+    nexts = [array[(0,) * axis + (1,) + (0,) * (array.ndim - axis - 1)] if array.shape[axis] > 1 else array.flat[0]
              for axis in range(array.ndim)]  # fmt: skip
-    pattern = Pattern(("steps", tuple(int(after) - first for after in nexts)), (first,))
+    pattern = Pattern(("steps", tuple(math.floor(after) - first for after in nexts), beyond), (first,))
     return pattern if np.array_equal(pattern.array(array.shape, str(array.dtype)), array) else None
 
 
