@@ -46,16 +46,16 @@ def test_above_a_roof_it_is_another_roof() -> None:
 
 
 def test_a_kernel_whose_work_is_not_known_is_near_no_roof() -> None:
-    shares = share({"executed": None, "bytes": None})
-    assert shares.roofs == {} and shares.bound == ""
+    part = share({"executed": None, "bytes": None})
+    assert part.roofs == {} and part.bound == ""
 
 
 def test_launches_of_one_recipe_and_shape_are_told_together() -> None:
     launches = [launch(i, f"k{i}", [f"n{i}"], [1e-3], **work) for i, work in ((1, COMPUTE), (2, MEMORY), (3, COMPUTE))]
-    part = reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
-    assert [item.label for item in part] == ["dense at 4x4 (2 launches)", "dense at 2"]
-    assert [item.share for item in part] == pytest.approx([2 / 3.3, 1 / 3.3])
-    assert part[0].roofs["multiply-add peak"] == pytest.approx(0.9)
+    parts = reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
+    assert [part.label for part in parts] == ["dense at 4x4 (2 launches)", "dense at 2"]
+    assert [part.share for part in parts] == pytest.approx([2 / 3.3, 1 / 3.3])
+    assert parts[0].roofs["multiply-add peak"] == pytest.approx(0.9)
 
 
 def test_near_a_roof_is_an_explanation_and_near_none_is_unexplained() -> None:
@@ -88,7 +88,7 @@ def test_a_profile_has_a_shape_a_launch(tmp_path: pathlib.Path) -> None:
     graph = model([node("MatMul", "x w", "h"), node("Softmax", "h", "y")], [value("x", (3, 7))], [value("y", (3, 5))],
                   {"w": random(7, 5)})  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
-    shares, shapes = reasons.profiled(
+    profiled, shapes = reasons.profiled(
         tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)}
     )
-    assert len(shapes) == len(shares.launches) and [3, 5] in shapes and shares.threads == 1
+    assert len(shapes) == len(profiled.launches) and [3, 5] in shapes and profiled.threads == 1
