@@ -110,8 +110,8 @@ def _rows(key: str, case: Case, model: pathlib.Path, settings: Settings) -> list
         for sizes, ratio, other, of_size in zip(case.sizes, *ratios, standings, strict=True)
     ]
     return [
-        _row(f"{case.title}, over one size, all", mean, _mean(ratios[0])),
-        _row(f"{case.title}, over onnxruntime, all", theirs, _mean(ratios[1])),
+        _row(f"{case.title}, over one size, all", mean, statistics.geometric_mean(ratios[0])),
+        _row(f"{case.title}, over onnxruntime, all", theirs, statistics.geometric_mean(ratios[1])),
         *rows,
     ]
 
@@ -146,10 +146,6 @@ def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 def _ratio(standing: Standing, other: str) -> float:
     return statistics.median(standing.ratios(ANY, other) or [math.nan])
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def _row(what: str, bar: float, ratio: float, standing: Standing | None = None, **more: Any) -> Row:

@@ -13,7 +13,6 @@ report      ResNet-18 and MobileNetV2, float32 and int8, BERT block: nodes of th
 damage      artifacts with a changed byte; programs with 1,000 mutations
 """
 
-import math
 import pathlib
 import statistics
 import sys
@@ -76,7 +75,7 @@ def mapping_bytes() -> dict[str, Any]:
     """Bytes that programs of layers move, against the optimum of a mapper that is not ours."""
     layers = mapping.measure()
     ratios = [row["bytes"] / row["bound"] for row in layers]
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    mean = statistics.geometric_mean(ratios)
     above = f"{sum(r > 1.1 for r in ratios)} of {len(ratios)} above 1.10"
     text = f"{mean:.3f}; at most {max(ratios):.2f}; {above}"
     what = "bytes of DRAM / accelforge's optimum: 20 layers, 3 buffers; geometric mean"

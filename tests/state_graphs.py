@@ -19,13 +19,13 @@ def recurrent(kind: str, batch: int | str = 2, hidden: int = 20) -> onnx.ModelPr
                "b": random(1, 2 * gates * hidden, scale=0.4), "first": np.array([0])}  # fmt: skip
     inputs = " ".join(["x", "w", "r", "b", "", *names])
     nodes = [
-        node(kind, inputs, " ".join(["steps", *(f"{one}n" for one in names)]), hidden_size=hidden),
+        node(kind, inputs, " ".join(["steps", *(f"{name}n" for name in names)]), hidden_size=hidden),
         node("Squeeze", "steps first", "y"),
     ]
     states = [(1, batch, hidden)] * len(names)
     ins = [value("x", (1, batch, 12)), *map(value, names, states)]
     return model(
-        nodes, ins, [value("y", None), *(value(f"{one}n", s) for one, s in zip(names, states, strict=True))], weights
+        nodes, ins, [value("y", None), *(value(f"{name}n", s) for name, s in zip(names, states, strict=True))], weights
     )
 
 
@@ -63,7 +63,7 @@ def cached(update: str, more: Sequence[onnx.NodeProto] = (), outputs: str = "y p
         value("past", (HEADS, LENGTH, WIDTH)),
     ]
     outs = [value(name, (HEADS, LENGTH, WIDTH) if name == "present" else None) for name in outputs.split()]
-    used = {name for one in nodes for name in one.input}
+    used = {name for maker in nodes for name in maker.input}
     weights["zero"] = np.array([0])
     weights = {name: array for name, array in weights.items() if name in used}
     return model(nodes, ins, outs, weights, opset=24 if update == "TensorScatter" else 18)

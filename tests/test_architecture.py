@@ -389,9 +389,9 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("rule", "path", "text", "message"), CAUGHT)
 def test_rule_catches(rule, path: str, text: str, message: str) -> None:
-    found = list(rule(Source(path, text, ast.parse(text))))
-    assert len(found) == 1
-    assert message in found[0]
+    problems = list(rule(Source(path, text, ast.parse(text))))
+    assert len(problems) == 1
+    assert message in problems[0]
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), ALLOWED)

@@ -56,8 +56,8 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """All fenced blocks that name a language."""
-    found = re.finditer(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(m[2], text.count("\n", 0, m.start(3)) + 1, m[3], m[1] or "") for m in found]
+    matches = re.finditer(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(m[2], text.count("\n", 0, m.start(3)) + 1, m[3], m[1] or "") for m in matches]
 
 
 def read(document: str) -> str:
@@ -121,7 +121,7 @@ def test_bash(document: str, block: Block, home: Path) -> None:
     run(["bash", "-euo", "pipefail", "-c", block.code], document, home)
 
 
-@pytest.mark.parametrize("document", [name for name, found in PYTHON.items() if found])
+@pytest.mark.parametrize("document", [name for name, code in PYTHON.items() if code])
 def test_python(document: str, home: Path) -> None:
     """One process for all blocks: the reader's session."""
     lines: list[str] = []
@@ -181,9 +181,9 @@ def test_environment_variables_are_documented_by_their_names() -> None:
 
 def table(document: str, heading: str) -> list[list[str]]:
     """Cells of the first table whose first heading is `heading`, without backticks."""
-    found = re.search(rf"^\| {heading} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", read(document), re.MULTILINE)
-    assert found, f"{document} has no table of {heading}"
-    return [[cell.strip(" `") for cell in row.strip("|").split(" | ")] for row in found[1].splitlines()]
+    matched = re.search(rf"^\| {heading} \|.*\n\|[-| ]+\n((?:\|.*\n)+)", read(document), re.MULTILINE)
+    assert matched, f"{document} has no table of {heading}"
+    return [[cell.strip(" `") for cell in row.strip("|").split(" | ")] for row in matched[1].splitlines()]
 
 
 def test_readme_states_the_figures_of_the_suite() -> None:
@@ -199,8 +199,8 @@ def test_architecture_lists_the_pipeline_in_order() -> None:
     from tvm_ext.passes.pipeline import LOWER, SIMPLIFY, pipeline
 
     rows = [name for row in table("ARCHITECTURE.md", "pass") for name in row[0].split("`, `")]
-    assert rows == [one.name for one in (*SIMPLIFY, *LOWER)]
-    assert [row[0] for row in table("docs/design/pipeline.md", "phase")] == [one.name for one in pipeline().phases]
+    assert rows == [step.name for step in (*SIMPLIFY, *LOWER)]
+    assert [row[0] for row in table("docs/design/pipeline.md", "phase")] == [phase.name for phase in pipeline().phases]
 
 
 def test_design_lists_the_recipes() -> None:

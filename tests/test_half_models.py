@@ -113,7 +113,7 @@ def test_random_models_agree_with_onnxruntime() -> None:
 def test_without_the_instruction() -> None:
     """No F16C: the same numbers by functions."""
     half = in_floats(MODELS["convolutions"](), KINDS["float16"])
-    slow, fast = (tvm_ext.compile(half, cache=False, threads=1, target=one) for one in ("x86-64-v2", None))
+    slow, fast = (tvm_ext.compile(half, cache=False, threads=1, target=target) for target in ("x86-64-v2", None))
     inputs = seeded_inputs(fast.inputs, 0)
     assert largest_error(as_float32(slow.run(inputs)), as_float32(fast.run(inputs))) <= 4 * UNIT["float16"]
 
@@ -136,8 +136,8 @@ def test_an_export_a_batch_of_any_size_and_stages(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------ what rounds, and when
-def outputs(nodes: list[onnx.NodeProto], x: np.ndarray, kind: int, **made: int) -> dict[str, np.ndarray]:
-    ends = [value(name, x.shape, one) for name, one in made.items()]
+def outputs(nodes: list[onnx.NodeProto], x: np.ndarray, kind: int, **kinds: int) -> dict[str, np.ndarray]:
+    ends = [value(name, x.shape, elem_type) for name, elem_type in kinds.items()]
     proto = model(nodes, [value("x", x.shape, kind)], ends)
     proto.opset_import[0].version = 20
     return dict(tvm_ext.compile(proto, cache=False, threads=1).run({"x": x}))

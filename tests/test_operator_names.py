@@ -89,10 +89,10 @@ def operator_names() -> frozenset[str]:
 
 
 def test_sets_of_operators_are_fields_of_the_table() -> None:
-    found = dict(place for source in read_tree(ROOT) for place in sets_of_operators(source))
-    broken = [said for key, said in found.items() if key not in OPERATOR_NAMES]
+    places = dict(place for source in read_tree(ROOT) for place in sets_of_operators(source))
+    broken = [said for key, said in places.items() if key not in OPERATOR_NAMES]
     assert not broken, f"{len(broken)} places break it:\n" + "\n".join(broken)
-    assert set(found) == set(OPERATOR_NAMES), "an exception has outlived what it is about"
+    assert set(places) == set(OPERATOR_NAMES), "an exception has outlived what it is about"
 
 
 @pytest.mark.parametrize("text", [

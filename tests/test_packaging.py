@@ -54,11 +54,11 @@ def wheel(sdist: Path) -> Path:
 
 def modules(folder: Path) -> set[str]:
     """Paths of all files of the library in a tree, links followed; scripts beside the tuning logs are none of it."""
-    found = set()
+    names = set()
     for parent, _, files in os.walk(folder / "tvm_ext", followlinks=True):
         if "__pycache__" not in parent:
-            found |= {(Path(parent) / name).relative_to(folder).as_posix() for name in files}
-    return {name for name in found if not (name.startswith(LOGS) and name.endswith(".py"))}
+            names |= {(Path(parent) / name).relative_to(folder).as_posix() for name in files}
+    return {name for name in names if not (name.startswith(LOGS) and name.endswith(".py"))}
 
 
 # Under -S and -E, so that an editable install of this very environment is not seen, nor what PYTHONPATH names.

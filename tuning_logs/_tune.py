@@ -35,7 +35,7 @@ def main(model: str) -> None:
 
 def _say(event: Mapping[str, Any]) -> None:
     if event["event"] == "trial" and event["better"]:
-        found = f"{event['task']}: {event['best'] * 1e6:.1f} us"
-        print(f"{event['elapsed']:6.0f} s {event['trial']:5d} {found}", file=sys.stderr)
+        best = f"{event['task']}: {event['best'] * 1e6:.1f} us"
+        print(f"{event['elapsed']:6.0f} s {event['trial']:5d} {best}", file=sys.stderr)
     elif event["event"] == "end":
         print(event["step"], "...", file=sys.stderr)

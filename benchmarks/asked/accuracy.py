@@ -20,8 +20,8 @@ from benchmarks.common.results import say
 from benchmarks.common.rows import Row, Unavailable
 from benchmarks.measuring import openvino
 from benchmarks.models.models import MODELS, Inputs, outputs_of
+from benchmarks.models.narrow import quantized, with_powers_of_two
 from benchmarks.models.nsfw_images import DESCRIPTION, difference, evaluation, scores
-from benchmarks.models.quantized import quantized, with_powers_of_two
 
 Outputs = Mapping[str, np.ndarray]
 #: Inputs that errors are measured on. The mean of their largest errors counts: that of a text

@@ -17,7 +17,7 @@ from benchmarks.measuring.contest import Contender
 from benchmarks.measuring.races import Bar, RaceOf, float32, quantized_too
 from benchmarks.measuring.reasons import profiled, shares
 from benchmarks.models.models import MODELS
-from benchmarks.models.quantized import quantized
+from benchmarks.models.narrow import quantized
 from benchmarks.pages.answers import Answer
 
 

@@ -7,12 +7,11 @@ intel-avx512-amx-2c       a virtual machine that masks the model number: no micr
 """
 
 import functools
-import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tvm_ext.core.machine import RELEVANT_FEATURES, Machine
-from tvm_ext.runtime.cpu import architecture, missing_features
+from tvm_ext.runtime.cpu import architecture, first_core, missing_features
 from tvm_ext.verification.environment import describe_machine
 
 #: Instructions for narrow numbers, of which pages name those that a machine has.
@@ -86,10 +85,5 @@ def _processor(features: Collection[str]) -> str:
 
 def _vendor(cpuinfo: str = "/proc/cpuinfo") -> str:
     """ "amd", "intel", another one's own word, or the architecture where Linux names none."""
-    try:
-        lines = pathlib.Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    ids = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
-    named = next(ids, "")
+    named = first_core(cpuinfo).get("vendor_id", "")
     return _VENDORS.get(named, named.lower()) or architecture()

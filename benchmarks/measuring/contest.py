@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm_ext.benchmarking.benchmark import REFERENCE, Race
+from tvm_ext.benchmarking.benchmark import Race
 from tvm_ext.benchmarking.table import BenchmarkRow
 from tvm_ext.verification.arrays import save_npz
-from tvm_ext.verification.verify import report_of
+from tvm_ext.verification.verify import VerifyReport
 
 from benchmarks.asked.settings import Settings
 from benchmarks.common.results import say
@@ -124,18 +124,14 @@ class Contest(Race):
         own = {"contender": contender.runtime, "model": str(contender.model), "options": options}
         return {**super()._message(name), **own}
 
-    def _check(self, name: str) -> None:
+    def _tolerance(self, name: str) -> float:
+        return WITHIN if self.contenders[name].precision == "f32" else math.inf
+
+    def _wrong(self, name: str, report: VerifyReport) -> Sequence[str]:
         reduced = self.contenders[name].precision != "f32"
-        tolerance = math.inf if reduced else WITHIN
-        outputs, wanted = self._found(name), self._found(REFERENCE)
-        report = report_of(outputs, wanted, self.reference, tolerance=tolerance)
-        self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
-        why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
-        if reduced:
-            far = [o for o in report.outputs if not o.cosine >= COSINE]
-            why += [f"{o.name}: cosine {o.cosine:.3f}, less than {COSINE}" for o in far]
-        if why or not report.outputs:
-            self._drop(name, f"outputs disagree: {why[0] if why else 'there are none'}")
+        far = [o for o in report.outputs if reduced and not o.cosine >= COSINE]
+        below = (f"{o.name}: cosine {o.cosine:.3f}, less than {COSINE}" for o in far)
+        return [*report.wrong, *below]
 
 
 def contest(

@@ -15,9 +15,8 @@ from benchmarks.common.results import say
 from benchmarks.common.rows import Row
 from benchmarks.measuring.contest import Contender, Standing, contest
 from benchmarks.measuring.reasons import explained
-from benchmarks.models.half import half
 from benchmarks.models.models import MODELS, outputs_of
-from benchmarks.models.quantized import quantized
+from benchmarks.models.narrow import half, quantized
 from benchmarks.pages.answers import Answer, contenders_table, details
 
 #: (Key of a model, a folder for models) -> the contenders.

@@ -3,7 +3,6 @@ their source; models whose results stay on the chip. Writes results/designs.md, 
 any machine; takes some minutes.
 """
 
-import math
 import pathlib
 import statistics
 import sys
@@ -103,7 +102,7 @@ def main() -> int:
         plans=table(plans()),
         problems=len(ratios),
         equal=sum(ratio == 1 for ratio in ratios),
-        mean=math.exp(statistics.fmean(map(math.log, ratios))),
+        mean=statistics.geometric_mean(ratios),
         most=max(ratios),
     )
     write_text(ALL_RESULTS / "designs.md", text)

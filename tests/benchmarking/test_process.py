@@ -59,21 +59,14 @@ def test_close_ends_a_stopped_worker(start):
 
 
 @pytest.mark.parametrize(
-    ("mode", "reason"),
-    [("crash", "killed by SIGSEGV: about to crash"), ("exit", "ended with exit code 3: giving up"),
-     ("garbage", "answered no JSON"), ("error", "ValueError: wrong")],
+    ("mode", "timeout", "reason"),
+    [("crash", 30, "killed by SIGSEGV: about to crash"), ("exit", 30, "ended with exit code 3: giving up"),
+     ("garbage", 30, "answered no JSON"), ("error", 30, "ValueError: wrong"), ("hang", 0.3, "no answer within")],
 )  # fmt: skip
-def test_failures_are_reasons(start, mode, reason):
+def test_failures_are_reasons_and_a_hang_ends_at_the_time_out(start, mode, timeout, reason):
     worker = start(mode)
     with pytest.raises(WorkerError, match=reason):
-        worker.ask({}, 30)
-    assert worker._process.poll() is not None
-
-
-def test_a_hang_ends_at_the_time_out(start):
-    worker = start("hang")
-    with pytest.raises(WorkerError, match="no answer within"):
-        worker.ask({}, 0.3)
+        worker.ask({}, timeout)
     assert worker._process.poll() is not None
 
 

@@ -24,7 +24,7 @@ def test_rows_and_exit_code(fewer, rounding, met, monkeypatch, tmp_path, capsys)
     assert cores.main() == (0 if met else 1)
     assert asked == list(cores.MACHINES)
     rows = json.loads((tmp_path / "cores.json").read_text())["rows"]
-    assert [one["met"] for one in rows] == [met, met]
+    assert [line["met"] for line in rows] == [met, met]
     assert rows[0]["details"]["worse"] == ([] if fewer > 2e-5 else ["conv"])
     assert (tmp_path / "cores.md").read_text() == capsys.readouterr().out.rstrip() + "\n"
     assert "| mlp | cluster16-zen4 | 1 |" in (tmp_path / "cores.md").read_text()

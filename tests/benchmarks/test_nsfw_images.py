@@ -27,9 +27,9 @@ def test_views_are_seeded_parts_of_a_photograph() -> None:
 
 def test_scores_of_lists_and_dicts_and_their_difference() -> None:
     images = [{pictures.INPUT: np.full((1, 2), value)} for value in (0.2, 0.6)]
-    found = pictures.scores(lambda x: [x[pictures.INPUT]], images)
-    np.testing.assert_array_equal(found, pictures.scores(lambda x: {"y": x[pictures.INPUT]}, images))
-    one = pictures.difference(found, np.array([0.3, 0.4]))
+    scores = pictures.scores(lambda x: [x[pictures.INPUT]], images)
+    np.testing.assert_array_equal(scores, pictures.scores(lambda x: {"y": x[pictures.INPUT]}, images))
+    one = pictures.difference(scores, np.array([0.3, 0.4]))
     assert (one.mean, one.largest) == pytest.approx((0.15, 0.2))
     assert (one.crossed, one.above, one.low, one.high) == (1, 1, 0.2, 0.6)
 

@@ -25,21 +25,21 @@ def test_rows_of_scalesim_with_memories_are_counted(monkeypatch: pytest.MonkeyPa
 
 
 def test_views_agree_on_a_few_gemms() -> None:
-    found = views.stepper(6)
-    assert (found["gemms"], found["runs"], found["other cycles"], found["other bits"]) == (6, 36, 0, 0)
-    assert found["of_bound"] <= 1
+    gemms = views.stepper(6)
+    assert (gemms["gemms"], gemms["runs"], gemms["other cycles"], gemms["other bits"]) == (6, 36, 0, 0)
+    assert gemms["of_bound"] <= 1
 
 
 def test_mutations_are_counted_all() -> None:
-    found = views.mutations(20)
-    assert found["errors"] + found["equal"] == found["mutations"] == 20 and found["different"] == 0
+    mutants = views.mutations(20)
+    assert mutants["errors"] + mutants["equal"] == mutants["mutations"] == 20 and mutants["different"] == 0
 
 
 def test_int8_covers_each_kind_per_tensor_and_per_channel() -> None:
     kinds = {"MatMulInteger", "QLinearMatMul", "QDQ MatMul", "QDQ dense, bias, relu", "QLinearConv"}
     kinds.add("QDQ Conv, bias, relu")
-    found = {(case.kind, case.scales, case.exact) for case in CASES}
-    assert found == {(k, s, e) for k in kinds for s in ("per tensor", "per channel") for e in (True, False)}
+    covered = {(case.kind, case.scales, case.exact) for case in CASES}
+    assert covered == {(k, s, e) for k in kinds for s in ("per tensor", "per channel") for e in (True, False)}
 
 
 @pytest.mark.parametrize("kind", ["MatMulInteger", "QLinearConv"])

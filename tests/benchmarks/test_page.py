@@ -33,12 +33,12 @@ def test_bars_hold_from_their_side():
     assert more.met(0.8) and more.met(2.0) and not more.met(0.79)
 
 
-def found(*peers):
+def page_of(*peers):
     return document(RESULTS, Settings(pathlib.Path(), peers=peers), MACHINE)
 
 
 def test_the_table_has_a_line_a_row():
-    lines = markdown(found("openvino", "torch")).splitlines()
+    lines = markdown(page_of("openvino", "torch")).splitlines()
     cells = [text.strip("| ").split(" | ") for text in lines[2:6]]
     assert cells[0] == ["Model good", "0.500", "0.9 or less", "yes", "0.45 to 0.60", "1 / 2 ms", "1.0e-07", "0.75",
                         "missing"]  # fmt: skip
@@ -48,13 +48,13 @@ def test_the_table_has_a_line_a_row():
 
 
 def test_a_reason_is_told_only_where_the_bar_is_missed():
-    assert [plain(*one)["reason"] for one in (GOOD, MISSED, NONE)] == ["", "it waits for memory", NONE[1].why]
+    assert [plain(*case)["reason"] for case in (GOOD, MISSED, NONE)] == ["", "it waits for memory", NONE[1].why]
     assert plain(row("good"), Outcome(0.5, reason="because"))["reason"] == ""
     assert plain(row("bad"), Outcome(0.95))["reason"] == NOT_PROFILED
 
 
 def test_files_are_written_whole(tmp_path):
-    write(found(), tmp_path / "results")
+    write(page_of(), tmp_path / "results")
     text = (tmp_path / "results" / "suite.md").read_text()
     assert "some-avx2-2c: Some CPU" in text and "(suite.svg)" in text and "| Model good |" in text
     read = json.loads((tmp_path / "results" / "suite.json").read_text())
@@ -66,12 +66,12 @@ def test_files_are_written_whole(tmp_path):
 
 
 def test_one_line_for_the_terminal():
-    good, missed, none = (line(plain(*one)) for one in (GOOD, MISSED, NONE))
+    good, missed, none = (line(plain(*case)) for case in (GOOD, MISSED, NONE))
     assert good == "good: 0.500 (bar 0.9 or less, error 1.0e-07, 1 / 2 ms): met"
     assert missed.endswith("MISSED") and none.endswith("no network | proxy")
     assert "too noisy" in line(plain(row(), Outcome(0.5, noisy=True)))
 
 
 def test_a_document_is_json():
-    assert json.loads(json.dumps(found(), allow_nan=False))
+    assert json.loads(json.dumps(page_of(), allow_nan=False))
     assert Bar("x", 0.9, 0.9).met

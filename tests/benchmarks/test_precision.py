@@ -84,21 +84,21 @@ def race(dense, folder):
 
 def test_a_contest_times_what_agrees(dense, fake, tmp_path):
     fake(0.001)
-    entries, found = race(dense, tmp_path / "race")
-    assert all(row.ok and len(row.rounds) == 7 for row in found.rows.values()), found
-    assert len(found.ratios("f32", "openvino")) == 7 and 1e-4 < found.rows["openvino"].of_range < 0.01
-    text = "\n".join(answers.contenders_table(entries, found))
+    entries, race_result = race(dense, tmp_path / "race")
+    assert all(row.ok and len(row.rounds) == 7 for row in race_result.rows.values()), race_result
+    assert len(race_result.ratios("f32", "openvino")) == 7 and 1e-4 < race_result.rows["openvino"].of_range < 0.01
+    text = "\n".join(answers.contenders_table(entries, race_result))
     assert "* OpenVINO took bf16: 2 brgemm (FullyConnected, bf16)" in text and "| openvino 1.2.3 |" in text
-    assert json.dumps(answers.details(found))
+    assert json.dumps(answers.details(race_result))
 
 
 def test_outputs_that_disagree_have_no_time(dense, fake, tmp_path):
     fake(0.5)
-    _, found = race(dense, tmp_path / "race")
-    assert "outputs disagree" in found.rows["openvino"].reason and found.ratios("f32", "openvino") == []
-    row = Bar("f32 / OpenVINO", "f32", ("openvino",), 1.0).row("Dense", found)
+    _, race_result = race(dense, tmp_path / "race")
+    assert "outputs disagree" in race_result.rows["openvino"].reason and race_result.ratios("f32", "openvino") == []
+    row = Bar("f32 / OpenVINO", "f32", ("openvino",), 1.0).row("Dense", race_result)
     assert row.met is False and "outputs disagree" in row.measured
-    assert Bar("told", "f32", ("openvino",)).row("Dense", found).met is None
+    assert Bar("told", "f32", ("openvino",)).row("Dense", race_result).met is None
 
 
 def test_without_openvino_the_others_go_on(dense, tmp_path, monkeypatch):
@@ -106,18 +106,18 @@ def test_without_openvino_the_others_go_on(dense, tmp_path, monkeypatch):
         raise Unavailable("OpenVINO: no matching distribution")
 
     monkeypatch.setattr(openvino, "python", missing)
-    _, found = race(dense, tmp_path / "race")
-    assert found.rows["f32"].ok and found.rows["openvino"].reason == "OpenVINO: no matching distribution"
+    _, race_result = race(dense, tmp_path / "race")
+    assert race_result.rows["f32"].ok and race_result.rows["openvino"].reason == "OpenVINO: no matching distribution"
 
 
 def test_outputs_of_many_inputs(dense, fake):
     fake(0.0)
     sets = [{"x": random(3, 7, seed=seed)} for seed in range(3)]
-    found = openvino.outputs(dense, ["y"], sets, 2)
-    assert [one["y"].shape for one in found] == [(3, 5)] * 3
+    results = openvino.outputs(dense, ["y"], sets, 2)
+    assert [outputs["y"].shape for outputs in results] == [(3, 5)] * 3
     weight = random(7, 5)
-    for one, given in zip(found, sets, strict=True):
-        np.testing.assert_allclose(one["y"], given["x"] @ weight, rtol=1e-5, atol=1e-5)
+    for outputs, inputs in zip(results, sets, strict=True):
+        np.testing.assert_allclose(outputs["y"], inputs["x"] @ weight, rtol=1e-5, atol=1e-5)
 
 
 def test_a_failing_openvino_says_why(dense, fake):
@@ -132,8 +132,8 @@ def test_the_environment_is_made_once(tmp_path, monkeypatch):
     monkeypatch.setattr(openvino, "run", lambda what, command, timeout: commands.append(command))
     folder = tmp_path / openvino.REQUIREMENTS[0].replace("==", "-")
     folder.mkdir(parents=True)
-    made = [openvino.python.__wrapped__() for _ in range(2)]
-    assert made == [str(folder / "bin" / "python")] * 2
+    folders = [openvino.python.__wrapped__() for _ in range(2)]
+    assert folders == [str(folder / "bin" / "python")] * 2
     assert [command[2] for command in commands] == ["venv", "pip"] and openvino.REQUIREMENTS[0] in commands[1]
 
 
@@ -143,12 +143,12 @@ def standing(**minima):
 
 
 def test_a_bar_is_held_against_the_fastest():
-    found = standing(ours=[1.0, 1.0, 1.0], slow=[4.0, 4.0, 4.0], fast=[2.0, 1.6, 2.5])
-    row = Bar("int8 / int8", "ours", ("slow", "fast"), 0.5).row("M", found)
+    race_result = standing(ours=[1.0, 1.0, 1.0], slow=[4.0, 4.0, 4.0], fast=[2.0, 1.6, 2.5])
+    row = Bar("int8 / int8", "ours", ("slow", "fast"), 0.5).row("M", race_result)
     assert row.met and row.measured.startswith("0.500 (rounds 0.40 to 0.62; least 1e+03 / 1.6e+03 ms")
     assert row.details["other"] == "fast" and row.what == "M: int8 / int8"
-    assert not Bar("", "ours", ("fast",), 0.49).row("M", found).met
-    told = Bar("", "ours", ("fast",)).row("M", found)
+    assert not Bar("", "ours", ("fast",), 0.49).row("M", race_result).met
+    told = Bar("", "ours", ("fast",)).row("M", race_result)
     assert told.bar == "(told)" and told.met is None
 
 
@@ -190,8 +190,8 @@ def parts(monkeypatch, tmp_path):
         Row("g", "1 or less", "0.5", True),
         Row("slow", "1 or less", "2", False, {"ratio": 2, "reason": "L2-bound"}),
     ]
-    found = {"good": ("Good", lambda s: answers.Answer(rows, ["a table"]))}
-    monkeypatch.setattr(precision, "PARTS", {**found, "bad": ("Bad", broken)})
+    entries = {"good": ("Good", lambda s: answers.Answer(rows, ["a table"]))}
+    monkeypatch.setattr(precision, "PARTS", {**entries, "bad": ("Bad", broken)})
     monkeypatch.setattr(precision.machines, "write", lambda: None)
     monkeypatch.setattr(precision, "RESULTS", tmp_path)
     return tmp_path

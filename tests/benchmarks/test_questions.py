@@ -95,8 +95,8 @@ def test_the_pages_hold_rows_reasons_and_notes(page: questions.Page) -> None:
 
 def test_questions_have_keys_of_their_own_and_know_their_models() -> None:
     asked = questions.questions()
-    assert len({one.key for one in asked}) == len(asked)
-    assert {one.model for one in asked} - {""} <= questions.MODELS.keys()
+    assert len({each.key for each in asked}) == len(asked)
+    assert {each.model for each in asked} - {""} <= questions.MODELS.keys()
 
 
 def test_files_that_cannot_be_had_are_known_before_the_clock_starts(

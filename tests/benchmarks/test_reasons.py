@@ -17,8 +17,8 @@ NEITHER = {"executed": 4e7, "bytes": 4_000_000}
 
 
 def share(work: dict[str, Any], **changes: Any) -> reasons.Share:
-    (found,) = reasons.shares(profile([launch(1, "k", ["n"], [1e-3], **work, **changes)]), [[1, 8, 7, 7]])
-    return found
+    (only,) = reasons.shares(profile([launch(1, "k", ["n"], [1e-3], **work, **changes)]), [[1, 8, 7, 7]])
+    return only
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def share(work: dict[str, Any], **changes: Any) -> reasons.Share:
     ],
 )
 def test_a_kernel_is_near_a_roof_or_near_none(work: dict[str, Any], bound: str, roofs: dict[str, float]) -> None:
-    found = share(work)
-    assert found.bound == bound and dict(found.roofs) == pytest.approx(roofs) and found.label == "dense at 8x7x7"
+    part = share(work)
+    assert part.bound == bound and dict(part.roofs) == pytest.approx(roofs) and part.label == "dense at 8x7x7"
 
 
 def test_products_of_narrow_numbers_have_a_peak_of_their_own() -> None:
@@ -46,16 +46,16 @@ def test_above_a_roof_it_is_another_roof() -> None:
 
 
 def test_a_kernel_whose_work_is_not_known_is_near_no_roof() -> None:
-    found = share({"executed": None, "bytes": None})
-    assert found.roofs == {} and found.bound == ""
+    part = share({"executed": None, "bytes": None})
+    assert part.roofs == {} and part.bound == ""
 
 
 def test_launches_of_one_recipe_and_shape_are_told_together() -> None:
     launches = [launch(i, f"k{i}", [f"n{i}"], [1e-3], **work) for i, work in ((1, COMPUTE), (2, MEMORY), (3, COMPUTE))]
-    found = reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
-    assert [one.label for one in found] == ["dense at 4x4 (2 launches)", "dense at 2"]
-    assert [one.share for one in found] == pytest.approx([2 / 3.3, 1 / 3.3])
-    assert found[0].roofs["multiply-add peak"] == pytest.approx(0.9)
+    parts = reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
+    assert [part.label for part in parts] == ["dense at 4x4 (2 launches)", "dense at 2"]
+    assert [part.share for part in parts] == pytest.approx([2 / 3.3, 1 / 3.3])
+    assert parts[0].roofs["multiply-add peak"] == pytest.approx(0.9)
 
 
 def test_near_a_roof_is_an_explanation_and_near_none_is_unexplained() -> None:
@@ -88,7 +88,7 @@ def test_a_profile_has_a_shape_a_launch(tmp_path: pathlib.Path) -> None:
     graph = model([node("MatMul", "x w", "h"), node("Softmax", "h", "y")], [value("x", (3, 7))], [value("y", (3, 5))],
                   {"w": random(7, 5)})  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
-    found, shapes = reasons.profiled(
+    profiled, shapes = reasons.profiled(
         tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)}
     )
-    assert len(shapes) == len(found.launches) and [3, 5] in shapes and found.threads == 1
+    assert len(shapes) == len(profiled.launches) and [3, 5] in shapes and profiled.threads == 1

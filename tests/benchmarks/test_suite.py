@@ -38,13 +38,13 @@ def test_operators_are_what_they_are_called(tmp_path, key):
     (node,) = proto.graph.node
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in proto.graph.input]
     x = seeded(proto)
-    (found,) = run_onnxruntime(proto, x)
+    (result,) = run_onnxruntime(proto, x)
     if node.op_type == "MatMul":
         weights = [onnx.numpy_helper.to_array(t) for t in proto.graph.initializer]
         a, b = [*x.values(), *weights]
-        np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(result, a.astype(np.float64) @ b, rtol=1e-3, atol=1e-3)
     else:
-        assert list(found.shape) == shapes[0] and str(shapes[0][-1]) == key.rpartition("-")[2]
+        assert list(result.shape) == shapes[0] and str(shapes[0][-1]) == key.rpartition("-")[2]
 
 
 def seeded(proto):
@@ -102,14 +102,14 @@ def race_of(*rows):
 
 
 def test_the_figure_of_a_race():
-    found = race_of(OURS, THEIRS, PEER, BenchmarkRow("torch", reason="torch is not installed"))
-    assert found.value == 0.5 and found.spread == (0.25, 0.75) and found.of_range == 1e-7
-    assert found.peers == {"openvino": 1.0, "torch": "torch is not installed"} and found.text == "1 / 4 ms"
+    outcome = race_of(OURS, THEIRS, PEER, BenchmarkRow("torch", reason="torch is not installed"))
+    assert outcome.value == 0.5 and outcome.spread == (0.25, 0.75) and outcome.of_range == 1e-7
+    assert outcome.peers == {"openvino": 1.0, "torch": "torch is not installed"} and outcome.text == "1 / 4 ms"
 
 
 def test_outputs_that_disagree_have_no_time():
-    found = race_of(BenchmarkRow("tvm_ext", of_range=0.5, reason="outputs disagree: y"), THEIRS)
-    assert found.value is None and "outputs disagree" in found.why and found.of_range == 0.5
+    outcome = race_of(BenchmarkRow("tvm_ext", of_range=0.5, reason="outputs disagree: y"), THEIRS)
+    assert outcome.value is None and "outputs disagree" in outcome.why and outcome.of_range == 0.5
 
 
 @pytest.fixture

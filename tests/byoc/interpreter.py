@@ -42,12 +42,12 @@ def lower(region: Region, settings: Settings) -> Lowered:
         raise ProgramError(f"{len(region.composites)} composites; {settings.refuse} are possible")
     constants: list[np.ndarray] = []
     steps = []
-    for one in region.operations:
+    for operation in region.operations:
         names: list[Any] = []
-        for operand in one.operands:
+        for operand in operation.operands:
             names.append(operand.name if isinstance(operand, Value) else len(constants))
             constants += [] if isinstance(operand, Value) else [operand]
-        steps.append([one.op, names, one.result.name])
+        steps.append([operation.op, names, operation.result.name])
     text = json.dumps([steps, [v.name for v in region.inputs], [v.name for v in region.outputs], settings.fail])
     file = io.BytesIO()
     np.savez(file, *constants, text=np.array(text))
@@ -57,16 +57,16 @@ def lower(region: Region, settings: Settings) -> Lowered:
 def driver(program: bytes) -> Runner:
     """Runs the steps."""
     with np.load(io.BytesIO(program)) as file:
-        steps, given, made, fail = json.loads(str(file["text"]))
+        steps, feeds, results, fail = json.loads(str(file["text"]))
         constants = [file[f"arr_{i}"] for i in range(len(file.files) - 1)]
 
     def run(inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         if fail:
             raise ValueError(fail)
-        values = dict(zip(given, inputs, strict=True))
+        values = dict(zip(feeds, inputs, strict=True))
         for op, operands, result in steps:
             values[result] = _OPS[op](*[constants[o] if isinstance(o, int) else values[o] for o in operands])
-        for name, output in zip(made, outputs, strict=True):
+        for name, output in zip(results, outputs, strict=True):
             output[...] = values[name]
 
     return run
@@ -74,10 +74,10 @@ def driver(program: bytes) -> Runner:
 
 def check_bias(composite: Composite, settings: Any) -> str:
     """Sums of a computed tensor and a row only; a residual is refused by its shape."""
-    for one in composite.epilogue:
-        if one.op == "relax.add" and min(operand.ndim if isinstance(operand, np.ndarray) else len(operand.shape)
-                                         for operand in one.operands) > 1:  # fmt: skip
-            return f"{one.result.name} adds a tensor that is no row"
+    for operation in composite.epilogue:
+        if operation.op == "relax.add" and min(operand.ndim if isinstance(operand, np.ndarray) else len(operand.shape)
+                                         for operand in operation.operands) > 1:  # fmt: skip
+            return f"{operation.result.name} adds a tensor that is no row"
     return ""
 
 
@@ -89,10 +89,10 @@ PATTERNS = (
 )  # fmt: skip
 
 
-def make(name: str = "interpreter", **given: Any) -> Backend:
+def make(name: str = "interpreter", **options: Any) -> Backend:
     """The back end, with other fields."""
     fields: dict[str, Any] = {
         "patterns": PATTERNS, "lower": lower, "driver": driver, "options": Settings, "limits": Limits(("float32",)),
         "cost": lambda region, settings: settings.launch + settings.seconds * len(region.composites),
     }  # fmt: skip
-    return Backend(name, **{**fields, **given})
+    return Backend(name, **{**fields, **options})

@@ -22,7 +22,7 @@ class Needy:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"name": "My-NPU"}, "back end name 'My-NPU'"), ({"patterns": ()}, "patterns=()"),
         ({"patterns": PATTERNS * 2}, "one name: dense"), ({"lower": None}, "lower=None"),
@@ -32,14 +32,14 @@ class Needy:
         ({"options": {}}, "a frozen dataclass is needed"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
-        make(**given)
+        make(**fields)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [
         ({"name": "a b"}, "pattern name 'a b'"),
         ({"anchors": ()}, "has no anchor"),
@@ -48,8 +48,8 @@ def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None
         ({"check": None}, "no function of (composite, options)"),
     ],
 )
-def test_a_pattern_checks_itself(given: dict[str, Any], message: str) -> None:
-    fields: dict[str, Any] = {"name": "dense", "anchors": ("relax.matmul",), **given}
+def test_a_pattern_checks_itself(values: dict[str, Any], message: str) -> None:
+    fields: dict[str, Any] = {"name": "dense", "anchors": ("relax.matmul",), **values}
     with pytest.raises(OptionError) as caught:
         Pattern(**fields)
     assert message in str(caught.value)
@@ -106,8 +106,8 @@ def test_what_a_region_says_of_itself() -> None:
 
 
 def test_multiply_adds() -> None:
-    image, made = Value("x", (2, 6, 9, 9), "float32"), Value("y", (2, 4, 7, 7), "float32")
-    conv = Operation("relax.nn.conv2d", (image, np.ones((4, 3, 3, 3), np.float32)), made)
+    image, result = Value("x", (2, 6, 9, 9), "float32"), Value("y", (2, 4, 7, 7), "float32")
+    conv = Operation("relax.nn.conv2d", (image, np.ones((4, 3, 3, 3), np.float32)), result)
     assert multiply_adds(conv) == 2 * 4 * 7 * 7 * 3 * 3 * 3
     assert multiply_adds(dense().anchor) == 3 * 5 * 7
     assert multiply_adds(Operation("relax.add", (image, image), image)) == 0

@@ -24,7 +24,7 @@ def match(
 
 
 def ops(composite: Composite) -> list[str]:
-    return [one.op.removeprefix("relax.").removeprefix("nn.") for one in composite.operations]
+    return [part.op.removeprefix("relax.").removeprefix("nn.") for part in composite.operations]
 
 
 def test_bias_and_relu_come_along() -> None:
@@ -33,10 +33,10 @@ def test_bias_and_relu_come_along() -> None:
     def body(emit: Any, x: Any) -> Any:
         return emit(R.nn.relu(emit(R.add(emit(R.matmul(x, const(weight))), const(bias)))))
 
-    (found,), refusals = match(body, (3, 5))
-    assert (ops(found), refusals) == (["matmul", "add", "relu"], {})
-    (product, add, relu) = found.operations
-    assert [v.name for v in found.inputs] == ["x0"]
+    (composite,), refusals = match(body, (3, 5))
+    assert (ops(composite), refusals) == (["matmul", "add", "relu"], {})
+    (product, add, relu) = composite.operations
+    assert [v.name for v in composite.inputs] == ["x0"]
     np.testing.assert_array_equal(product.operands[1], weight)
     np.testing.assert_array_equal(add.operands[1], bias)
     assert (relu.result.shape, relu.result.dtype) == ((3, 7), "float32")
@@ -46,8 +46,8 @@ def test_a_residual_is_no_bias() -> None:
     def body(emit: Any, x: Any, r: Any) -> Any:
         return emit(R.nn.relu(emit(R.add(emit(R.matmul(x, const(random(5, 7)))), r))))
 
-    (found,), refusals = match(body, (3, 5), (3, 7))
-    assert ops(found) == ["matmul"]
+    (composite,), refusals = match(body, (3, 5), (3, 7))
+    assert ops(composite) == ["matmul"]
     assert [why for why in refusals.values() if "no row" in why]
     assert any("no pattern for nn.relu" in why for why in refusals.values())
 
@@ -57,8 +57,8 @@ def test_what_leaks_is_not_taken_in() -> None:
         y = emit(R.matmul(x, const(random(5, 7))))
         return emit(R.nn.relu(emit(R.add(y, const(random(7)))))), emit(R.tanh(y))
 
-    (found,), refusals = match(body, (3, 5))
-    assert ops(found) == ["matmul"]
+    (composite,), refusals = match(body, (3, 5))
+    assert ops(composite) == ["matmul"]
     assert any("is read elsewhere too" in why for why in refusals.values())
 
 
@@ -67,8 +67,8 @@ def test_a_result_of_the_model_leaks_too() -> None:
         y = emit(R.matmul(x, const(random(5, 7))))
         return y, emit(R.nn.relu(y))
 
-    (found,), _ = match(body, (3, 5))
-    assert ops(found) == ["matmul"]
+    (composite,), _ = match(body, (3, 5))
+    assert ops(composite) == ["matmul"]
 
 
 def test_the_square_of_a_result_is_read_by_one_operation() -> None:
@@ -76,9 +76,11 @@ def test_the_square_of_a_result_is_read_by_one_operation() -> None:
         y = emit(R.matmul(x, x))
         return emit(R.add(y, y))
 
-    (found,), _ = match(body, (5, 5), backend=make(patterns=(Pattern("any", ("relax.matmul",), (), ("relax.add",)),)))
-    assert ops(found) == ["matmul", "add"]
-    assert [v.name for v in found.inputs] == ["x0"]
+    (composite,), _ = match(
+        body, (5, 5), backend=make(patterns=(Pattern("any", ("relax.matmul",), (), ("relax.add",)),))
+    )
+    assert ops(composite) == ["matmul", "add"]
+    assert [v.name for v in composite.inputs] == ["x0"]
 
 
 def test_a_shared_prologue_comes_along_with_each() -> None:
@@ -86,9 +88,9 @@ def test_a_shared_prologue_comes_along_with_each() -> None:
         y = emit(R.negative(x))
         return emit(R.matmul(y, const(random(5, 7)))), emit(R.matmul(y, const(random(5, 2)))), emit(R.tanh(y))
 
-    found, _ = match(body, (3, 5))
-    assert [ops(one) for one in found] == [["negative", "matmul"]] * 2
-    assert {v.name for one in found for v in one.inputs} == {"x0"}
+    composites, _ = match(body, (3, 5))
+    assert [ops(part) for part in composites] == [["negative", "matmul"]] * 2
+    assert {v.name for part in composites for v in part.inputs} == {"x0"}
 
 
 def test_two_anchors_and_one_sum_go_to_the_first() -> None:
@@ -97,9 +99,9 @@ def test_two_anchors_and_one_sum_go_to_the_first() -> None:
         return emit(R.add(one, two))
 
     anything = make(patterns=(Pattern("any", ("relax.matmul",), (), ("relax.add",)),))
-    found, _ = match(body, (3, 5), backend=anything)
-    assert [ops(one) for one in found] == [["matmul", "add"], ["matmul"]]
-    assert found[1].result.name in [v.name for v in found[0].inputs]
+    composites, _ = match(body, (3, 5), backend=anything)
+    assert [ops(part) for part in composites] == [["matmul", "add"], ["matmul"]]
+    assert composites[1].result.name in [v.name for v in composites[0].inputs]
 
 
 def test_the_first_pattern_that_takes_it_wins_and_a_refusal_says_why() -> None:
@@ -107,8 +109,8 @@ def test_the_first_pattern_that_takes_it_wins_and_a_refusal_says_why() -> None:
         return emit(R.nn.relu(emit(R.matmul(x, const(random(5, 7))))))
 
     refusing = Pattern("wide", ("relax.matmul",), check=lambda c, options: f"{c.result.name} is too narrow")
-    (found,), _ = match(body, (3, 5), backend=make(patterns=(refusing, Pattern("any", ("relax.matmul",)))))
-    assert found.pattern == "any"
+    (composite,), _ = match(body, (3, 5), backend=make(patterns=(refusing, Pattern("any", ("relax.matmul",)))))
+    assert composite.pattern == "any"
     found_none, refusals = match(body, (3, 5), backend=make(patterns=(refusing,)))
     assert found_none == []
     assert any("is too narrow" in why for why in refusals.values())
@@ -121,16 +123,16 @@ def test_a_prologue_that_the_check_refuses_is_left_outside() -> None:
     plain = Pattern(
         "plain", ("relax.matmul",), ("relax.negative",), check=lambda c, options: "no prologue" if c.prologue else ""
     )
-    (found,), _ = match(body, (3, 5), backend=make(patterns=(plain,)))
-    assert ops(found) == ["matmul"]
+    (composite,), _ = match(body, (3, 5), backend=make(patterns=(plain,)))
+    assert ops(composite) == ["matmul"]
 
 
 def test_types_beyond_the_limits_stay_outside() -> None:
     def body(emit: Any, x: Any) -> Any:
         return emit(R.matmul(x, const(random(5, 7), "float64")))
 
-    found, refusals = match(body, (3, 5), dtype="float64")
-    assert found == []
+    composites, refusals = match(body, (3, 5), dtype="float64")
+    assert composites == []
     assert any("x0 is float64" in why for why in refusals.values())
 
 
@@ -139,8 +141,8 @@ def test_a_tuple_is_no_operand() -> None:
         return emit(emit(R.split(x, 2, axis=1))[0])
 
     odd = make(patterns=(Pattern("split", ("relax.split",)),))
-    found, refusals = match(body, (3, 4), backend=odd)
-    assert found == []
+    composites, refusals = match(body, (3, 4), backend=odd)
+    assert composites == []
     assert "its result is no tensor" in refusals.values()
 
 
@@ -152,9 +154,9 @@ def test_a_prologue_of_the_epilogue_may_stay_outside_alone() -> None:
         return "only one is negated" if len(composite.prologue) > 1 else ""
 
     some = Pattern("some", ("relax.matmul",), ("relax.negative",), ("relax.add",), check)
-    (found,), _ = match(body, (3, 5), (3, 7), backend=make(patterns=(some,)))
-    assert ops(found) == ["negative", "matmul", "add"]
-    assert next(v.name for v in found.inputs) == "x0"
+    (taken,), _ = match(body, (3, 5), (3, 7), backend=make(patterns=(some,)))
+    assert ops(taken) == ["negative", "matmul", "add"]
+    assert next(v.name for v in taken.inputs) == "x0"
 
 
 def test_the_reason_of_the_try_with_most_is_kept() -> None:

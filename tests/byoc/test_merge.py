@@ -72,7 +72,12 @@ def test_no_two_regions_wait_for_each_other() -> None:
         return c, d, product(emit, y, 2)
 
     regions, merger = merged(body, (5, 5), (5, 5))
-    of = {one.result.name: region.name for region in regions for c in region.composites for one in c.operations}
+    of = {
+        operation.result.name: region.name
+        for region in regions
+        for c in region.composites
+        for operation in c.operations
+    }
     done: set[str] = set()
     for name in merger.order():
         if name not in of:
@@ -104,7 +109,7 @@ def test_a_value_that_only_prologues_read_is_no_output() -> None:
 
     (region,), merger = merged(body, (5, 5))
     assert [len(region.composites), len(region.outputs)] == [2, 1]
-    negative = next(one.result.name for one in region.operations if one.op == "relax.negative")
+    negative = next(operation.result.name for operation in region.operations if operation.op == "relax.negative")
     assert negative not in merger.live()
 
 

@@ -125,32 +125,34 @@ class Emulator:
         registers[_RIP] = at + one.length
         return True
 
-    def _execute(self, one: Instruction, registers: Any, state: TileState) -> None:
-        if one.name == "tilerelease":
+    def _execute(self, instruction: Instruction, registers: Any, state: TileState) -> None:
+        if instruction.name == "tilerelease":
             state.release()
-        elif one.name == "tilezero":
-            state.zero(one.reg)
-        elif one.name == "tdpbf16ps":
-            state.dot_bf16(one.reg, one.rm, one.vvvv)
-        elif one.name in _SIGNED:
-            state.dot_int8(one.reg, one.rm, one.vvvv, _SIGNED[one.name])
+        elif instruction.name == "tilezero":
+            state.zero(instruction.reg)
+        elif instruction.name == "tdpbf16ps":
+            state.dot_bf16(instruction.reg, instruction.rm, instruction.vvvv)
+        elif instruction.name in _SIGNED:
+            state.dot_int8(instruction.reg, instruction.rm, instruction.vvvv, _SIGNED[instruction.name])
         else:
-            self._move(one, registers, state)
+            self._move(instruction, registers, state)
 
-    def _move(self, one: Instruction, registers: Any, state: TileState) -> None:
+    def _move(self, instruction: Instruction, registers: Any, state: TileState) -> None:
         """What reads or writes memory: an index register holds the stride of the rows."""
-        address = one.displacement
-        if one.base is not None:
-            address += registers[_RIP] + one.length if one.base == 16 else registers[_PLACES[one.base]]
-        stride = registers[_PLACES[one.index]] * one.scale if one.index is not None else 0
-        if one.name == "ldtilecfg":
+        address = instruction.displacement
+        if instruction.base is not None:
+            address += (
+                registers[_RIP] + instruction.length if instruction.base == 16 else registers[_PLACES[instruction.base]]
+            )
+        stride = registers[_PLACES[instruction.index]] * instruction.scale if instruction.index is not None else 0
+        if instruction.name == "ldtilecfg":
             state.configure(ctypes.string_at(address + stride, 64))
-        elif one.name == "sttilecfg":
+        elif instruction.name == "sttilecfg":
             ctypes.memmove(address + stride, state.configuration(), 64)
-        elif one.name == "tilestored":
-            state.store(one.reg, lambda to, data: _put(to, data), address, stride)
+        elif instruction.name == "tilestored":
+            state.store(instruction.reg, lambda to, data: _put(to, data), address, stride)
         else:
-            state.load(one.reg, ctypes.string_at, address, stride)
+            state.load(instruction.reg, ctypes.string_at, address, stride)
 
 
 def _put(address: int, data: bytes) -> None:

@@ -94,7 +94,7 @@ class TileState:
     def dot_int8(self, target: int, left: int, right: int, signed: tuple[bool, bool]) -> None:
         """TDPB[SU][SU]D: sums of products of four bytes are added to 32-bit integers, which wrap."""
         c, a, b = self._operands(target, left, right)
-        dtypes = [np.int8 if one else np.uint8 for one in signed]
+        dtypes = [np.int8 if is_signed else np.uint8 for is_signed in signed]
         x = np.ascontiguousarray(a).view(dtypes[0]).astype(np.int64)
         y = np.ascontiguousarray(b).view(dtypes[1]).astype(np.int64)
         y = y.reshape(y.shape[0], -1, 4).transpose(0, 2, 1).reshape(x.shape[1], -1)

@@ -56,19 +56,19 @@ def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> 
     return [outputs[output.name] for output in proto.graph.output]  # one may be listed twice
 
 
-def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def run_tvm(translated: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs of the imported module, compiled by stock TVM."""
     import tvm_ext.schedules  # brings kernels of operators that TVM has not  # noqa: F401
 
-    return module_outputs(found.mod, [feeds[spec.name] for spec in found.inputs])
+    return module_outputs(translated.mod, [feeds[spec.name] for spec in translated.inputs])
 
 
 def check_numbers(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], **options: Any) -> Imported:
     """Import, run with both, compare values, shapes and dtypes."""
-    found = imported(proto, **options)
-    ours, theirs = run_tvm(found, feeds), run_onnxruntime(proto, feeds)
-    assert len(ours) == len(theirs) == len(found.outputs)
-    for mine, reference, spec in zip(ours, theirs, found.outputs, strict=True):
+    translated = imported(proto, **options)
+    ours, theirs = run_tvm(translated, feeds), run_onnxruntime(proto, feeds)
+    assert len(ours) == len(theirs) == len(translated.outputs)
+    for mine, reference, spec in zip(ours, theirs, translated.outputs, strict=True):
         assert (mine.shape, str(mine.dtype)) == (reference.shape, str(reference.dtype)) == (spec.shape, spec.dtype)
         np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6)
-    return found
+    return translated

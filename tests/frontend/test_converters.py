@@ -16,8 +16,8 @@ X = np.array([-1, 0, 2], np.float32)
 @pytest.mark.parametrize("opset", [7, 11, 17])
 def test_dropout_is_nothing(opset):
     nodes = [node("Relu", ["x"], ["a"]), node("Dropout", ["a"], ["b"], "drop"), node("Neg", ["b"], ["y"])]
-    found = check_numbers(model(nodes, [value("x", [3])], [value("y", [3])], opset=opset), {"x": X})
-    assert len(main_bindings(found.mod)) == 2
+    translated = check_numbers(model(nodes, [value("x", [3])], [value("y", [3])], opset=opset), {"x": X})
+    assert len(main_bindings(translated.mod)) == 2
 
 
 def test_the_mask_of_dropout_is_all_true():
@@ -56,8 +56,8 @@ def test_clip_with_constant_bounds_can_be_fused(bounds, operators, dtype):
     nodes = [node("Clip", names, ["c"], "clip"), node("Abs", ["c"], ["y"])]
     weights = {name: np.array(bound, dtype) for name, bound in bounds.items()}
     proto = model(nodes, [value("x", [3], kind)], [value("y", [3], kind)], weights)
-    found = check_numbers(proto, {"x": X.astype(dtype)})
-    assert {op_name(b.value) for b in main_bindings(found.mod)} - {"relax.abs"} == operators
+    translated = check_numbers(proto, {"x": X.astype(dtype)})
+    assert {op_name(b.value) for b in main_bindings(translated.mod)} - {"relax.abs"} == operators
 
 
 def test_clip_with_computed_bounds():
@@ -88,9 +88,9 @@ def test_operators_of_several_operands(operator, count):
     names = list(OPERANDS)[:count]
     inputs = [value(name, OPERANDS[name].shape) for name in names]
     proto = model([node(operator, names, ["y"])], inputs, [value("y", None)])
-    found = imported(proto)
+    translated = imported(proto)
     binary = {"Max": "maximum", "Min": "minimum"}.get(operator, "add")
-    operators = [op_name(b.value).removeprefix("relax.") for b in main_bindings(found.mod)]
+    operators = [op_name(b.value).removeprefix("relax.") for b in main_bindings(translated.mod)]
     assert [o for o in operators if o not in ("", "divide", "call_tir")] == [binary] * (count - 1)
     agrees(proto, {name: OPERANDS[name] for name in names})  # NaN goes through, as in onnxruntime
 
@@ -141,8 +141,8 @@ def test_layer_normalization(axis, bias):
     check_numbers(model(nodes, [value("x", [2, 3, 4])], outputs, weights), {"x": x})
     rows = {name: array.reshape(-1)[:4] for name, array in weights.items()}
     single = [node("LayerNormalization", ["x", *weights], ["y"])]
-    found = check_numbers(model(single, [value("x", x.shape)], [value("y", None)], rows), {"x": x})
-    assert op_name(main_bindings(found.mod)[-1].value) == "relax.nn.layer_norm"
+    translated = check_numbers(model(single, [value("x", x.shape)], [value("y", None)], rows), {"x": x})
+    assert op_name(main_bindings(translated.mod)[-1].value) == "relax.nn.layer_norm"
 
 
 @pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax"])
@@ -152,6 +152,6 @@ def test_softmax_of_every_opset(operator, axis, opset):
     x = np.random.default_rng(5).standard_normal((2, 3, 4)).astype(np.float32)
     attributes = {} if axis is None else {"axis": axis}
     proto = model([node(operator, ["x"], ["y"], **attributes)], [value("x", x.shape)], [value("y", None)], opset=opset)
-    found = check_numbers(proto, {"x": x})
+    translated = check_numbers(proto, {"x": x})
     one_axis = opset >= 13 or axis in (2, -1)
-    assert len(main_bindings(found.mod)) == (1 if one_axis else 3)
+    assert len(main_bindings(translated.mod)) == (1 if one_axis else 3)

@@ -55,13 +55,13 @@ def test_every_operator_has_a_case():
 
 @pytest.mark.parametrize("op", CASES)
 def test_an_input_that_decides_a_shape_is_named_with_what_to_freeze(op):
-    given, inputs = CASES[op]
+    arguments, inputs = CASES[op]
     outputs = ["y", "i_out"] if op == "TopK" else ["y"]
     kind = TensorProto.INT64 if op == "Range" else TensorProto.FLOAT
-    proto = model([node(op, given, outputs, "it")], inputs, [value("y", None, kind)], ONE, opset=18)
+    proto = model([node(op, arguments, outputs, "it")], inputs, [value("y", None, kind)], ONE, opset=18)
     text = refused(proto)
     assert f"node 'it' ({op}, opset 18)" in text and "must be known when it is compiled" in text
-    deciding = [given[i] for i in DECIDING[op] if i < len(given) and given[i] not in ("", *ONE)]
+    deciding = [arguments[i] for i in DECIDING[op] if i < len(arguments) and arguments[i] not in ("", *ONE)]
     assert f"compile(freeze={{{', '.join(f'{name!r}: ...' for name in deciding)}}})" in text
 
 

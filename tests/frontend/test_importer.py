@@ -24,14 +24,14 @@ X = np.array([[-1.5, 0.0, 2.5], [3.0, -4.0, 5.0]], np.float32)
 
 def test_a_linear_layer():
     x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
-    found = check_numbers(linear_model(), {"x": x})
-    assert found.warnings == ()
+    translated = check_numbers(linear_model(), {"x": x})
+    assert translated.warnings == ()
 
 
 def test_main_takes_only_the_inputs_and_weights_are_its_constants():
-    found = imported(linear_model())
-    assert [p.name for p in found.mod["main"].params] == ["x"]
-    assert found.mod["main"].attrs["num_input"] == 1
+    translated = imported(linear_model())
+    assert [p.name for p in translated.mod["main"].params] == ["x"]
+    assert translated.mod["main"].attrs["num_input"] == 1
 
 
 def test_the_module_is_well_formed():
@@ -43,9 +43,9 @@ def test_names_keep_their_onnx_spelling_and_order():
     inputs = [value("in.1", [2, 3]), value("0", [2, 3]), value("a/b:0", [2, 3])]
     nodes = [node("Sum", ["in.1", "0", "a/b:0"], ["out/1.y"], "sum"), node("Neg", ["out/1.y"], ["1"], "neg")]
     proto = model(nodes, inputs, [value("1", [2, 3]), value("out/1.y", [2, 3])])
-    found = check_numbers(proto, {"in.1": X, "0": X + 1, "a/b:0": X * 2})
-    assert [spec.name for spec in found.inputs] == ["in.1", "0", "a/b:0"]
-    assert [spec.name for spec in found.outputs] == ["1", "out/1.y"]
+    translated = check_numbers(proto, {"in.1": X, "0": X + 1, "a/b:0": X * 2})
+    assert [spec.name for spec in translated.inputs] == ["in.1", "0", "a/b:0"]
+    assert [spec.name for spec in translated.outputs] == ["1", "out/1.y"]
 
 
 def several_outputs():
@@ -54,9 +54,9 @@ def several_outputs():
 
 
 def test_several_outputs_some_of_them_used_further_come_in_graph_order():
-    found = check_numbers(several_outputs(), {"x": X})
-    assert isinstance(found.mod["main"].body.body, relax.Tuple)
-    assert [v.name for v in found.mod["main"].body.body.fields] == ["e", "r", "n"]
+    translated = check_numbers(several_outputs(), {"x": X})
+    assert isinstance(translated.mod["main"].body.body, relax.Tuple)
+    assert [v.name for v in translated.mod["main"].body.body.fields] == ["e", "r", "n"]
 
 
 def test_an_output_that_is_an_input_an_initializer_or_another_output():
@@ -64,11 +64,11 @@ def test_an_output_that_is_an_input_an_initializer_or_another_output():
              node("Identity", ["x"], ["x2"], "pass")]  # fmt: skip
     outputs = [value(name, [2, 3]) for name in ("x", "y", "same", "w", "x2")]
     proto = model(nodes, [value("x", [2, 3])], outputs, {"w": X * 7})
-    found = check_numbers(proto, {"x": X})
-    assert [spec.name for spec in found.outputs] == ["x", "y", "same", "w", "x2"]
-    returned = found.mod["main"].body.body.fields
-    assert len({v.name for v in returned}) == 5 and found.mod["main"].params[0] not in list(returned)
-    assert found.provenance.of("same") == ("relu", "same")
+    translated = check_numbers(proto, {"x": X})
+    assert [spec.name for spec in translated.outputs] == ["x", "y", "same", "w", "x2"]
+    returned = translated.mod["main"].body.body.fields
+    assert len({v.name for v in returned}) == 5 and translated.mod["main"].params[0] not in list(returned)
+    assert translated.provenance.of("same") == ("relu", "same")
 
 
 def test_a_model_of_nothing_but_an_initializer():
@@ -85,14 +85,14 @@ def test_copies_of_other_dtypes(dtype):
 def test_one_output_listed_twice():
     proto = relu_model()
     proto.graph.output.append(proto.graph.output[0])
-    found = check_numbers(proto, {"x": X})
-    assert [spec.name for spec in found.outputs] == ["y", "y"]
+    translated = check_numbers(proto, {"x": X})
+    assert [spec.name for spec in translated.outputs] == ["y", "y"]
 
 
 def test_a_shape_as_output_is_an_int64_tensor():
     proto = model([node("Shape", ["x"], ["y"], "shape")], [value("x", [2, 3])], [value("y", [2], TensorProto.INT64)])
-    found = check_numbers(proto, {"x": X})
-    assert found.outputs[0].dtype == "int64"
+    translated = check_numbers(proto, {"x": X})
+    assert translated.outputs[0].dtype == "int64"
 
 
 def test_int64_outputs_keep_their_dtype():
@@ -103,9 +103,9 @@ def test_int64_outputs_keep_their_dtype():
 def test_a_shape_that_the_model_states_wrongly_is_reported():
     proto = relu_model([2, 3])
     proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
-    found = imported(proto)
-    assert found.outputs[0].shape == (2, 3)
-    assert found.warnings == ("output 'y' has shape (2, 3); the model states (2, 4)",)
+    translated = imported(proto)
+    assert translated.outputs[0].shape == (2, 3)
+    assert translated.warnings == ("output 'y' has shape (2, 3); the model states (2, 4)",)
 
 
 def test_a_converter_that_loses_dimensions_is_caught(monkeypatch):
@@ -120,9 +120,9 @@ def test_a_rank_that_the_model_states_wrongly_is_no_converters_mistake():
     """As the text recognizer of ddddocr: it states (1, seqlen) for what a Reshape makes (20, 1, 8210)."""
     nodes = [node("Reshape", ["x", "to"], ["h"], "to_rows"), node("Relu", ["h"], ["y"], "act")]
     proto = model(nodes, [value("x", [2, 3])], [value("y", [1, "n"])], {"to": np.array([3, 1, 2])})
-    found = imported(proto)
-    assert found.outputs[0].shape == (3, 1, 2)
-    assert found.warnings == ("output 'y' has shape (3, 1, 2); the model states (1, n)",)
+    translated = imported(proto)
+    assert translated.outputs[0].shape == (3, 1, 2)
+    assert translated.warnings == ("output 'y' has shape (3, 1, 2); the model states (1, n)",)
 
 
 def if_model():
@@ -139,9 +139,9 @@ def if_model():
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_if_with_branches_that_read_outer_values(flag):
-    found = check_numbers(if_model(), {"x": X, "flag": np.array(flag)})
-    assert found.provenance.of("choose") == ("choose",)
-    assert found.provenance.of("y") == ("abs",)
+    translated = check_numbers(if_model(), {"x": X, "flag": np.array(flag)})
+    assert translated.provenance.of("choose") == ("choose",)
+    assert translated.provenance.of("y") == ("abs",)
 
 
 def test_a_converter_that_refuses_names_node_operator_opset_and_reason(capfd):
@@ -175,12 +175,12 @@ def test_who_reads_a_tensor_whose_size_values_decide_is_named_and_who_makes_it()
 def test_a_sequence_output_is_its_elements():
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2, 3])
     proto = model([node("SequenceConstruct", ["x", "x"], ["s"], "seq")], [value("x", [2, 3])], [sequence])
-    found = imported(proto)
-    assert [(spec.name, spec.shape) for spec in found.outputs] == [("s[0]", (2, 3)), ("s[1]", (2, 3))]
-    assert [(v.name, v.kind, v.type, v.tensors) for v in found.results] == [
+    translated = imported(proto)
+    assert [(spec.name, spec.shape) for spec in translated.outputs] == [("s[0]", (2, 3)), ("s[1]", (2, 3))]
+    assert [(v.name, v.kind, v.type, v.tensors) for v in translated.results] == [
         ("s", "sequence", "seq(tensor(float))", ("s[0]", "s[1]"))
     ]
-    assert {*map(tuple, found.provenance.as_dict().values())} == {("seq",)}
+    assert {*map(tuple, translated.provenance.as_dict().values())} == {("seq",)}
 
 
 def test_import_prints_nothing_and_leaves_the_proto_alone():
@@ -195,8 +195,8 @@ def test_import_prints_nothing_and_leaves_the_proto_alone():
 def test_threads_may_import_at_once():
     proto = zoo.mlp(hidden=(8,) * 40, inputs=8, classes=8)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: imported(proto), range(12)))
-    texts = {one.mod["main"].script() for one in found}
+        translated = list(pool.map(lambda _: imported(proto), range(12)))
+    texts = {item.mod["main"].script() for item in translated}
     assert len(texts) == 1
 
 
@@ -207,7 +207,7 @@ def test_two_imports_give_the_same_names():
 
 def test_an_input_and_an_output_of_one_identifier_stay_apart():
     proto = model([node("Relu", ["a.b"], ["a/b"], "a_b")], [value("a.b", [2, 3])], [value("a/b", [2, 3])])
-    found = check_numbers(proto, {"a.b": X})
-    names = [found.mod["main"].params[0].name, *(b.var.name for b in main_bindings(found.mod))]
+    translated = check_numbers(proto, {"a.b": X})
+    names = [translated.mod["main"].params[0].name, *(b.var.name for b in main_bindings(translated.mod))]
     assert len(set(names)) == len(names)
-    assert run_tvm(found, {"a.b": X})[0].min() == 0
+    assert run_tvm(translated, {"a.b": X})[0].min() == 0

@@ -63,14 +63,14 @@ def one_node(kind: Any, operands: list[np.ndarray]) -> tuple[Any, dict[str, np.n
 
 @pytest.mark.parametrize("name", CASES)
 def test_is_what_onnxruntime_computes(name: str) -> None:
-    made, weights = one_node(*CASES[name])
+    checked, weights = one_node(*CASES[name])
     out = helper.make_empty_tensor_value_info("y")
-    (want,) = run_onnxruntime(model([made], [], [out], weights), {})
+    (want,) = run_onnxruntime(model([checked], [], [out], weights), {})
     import tvm
     from tvm import relax
 
     operands = [relax.const(tvm.runtime.tensor(w), str(w.dtype)) for w in weights.values()]
-    (got,) = known_outputs(made, operands, 17) or []
+    (got,) = known_outputs(checked, operands, 17) or []
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
 
@@ -121,25 +121,25 @@ def test_a_reshape_by_arithmetic_on_the_shape() -> None:
     ]
     weights = {"b": i64(1), "e": i64(2), "zero": zero, "axis": i64(0), "minus": minus}
     proto = model(nodes, [value("x", ["n", 3, "h"])], [value("y", [None, None, None])], weights)
-    found = check_numbers(
+    translated = check_numbers(
         proto, {"x": np.random.default_rng(0).standard_normal((2, 3, 5)).astype("f4")}, shapes={"x": (2, 3, 5)}
     )
-    assert [op_name(b.value) for b in main_bindings(found.mod)] == ["relax.nn.relu", "relax.reshape"]
-    assert shape_of(main_bindings(found.mod)[-1].var) == (2, 3, 5)
-    assert found.provenance.of("y") == ("reshape",)
+    assert [op_name(b.value) for b in main_bindings(translated.mod)] == ["relax.nn.relu", "relax.reshape"]
+    assert shape_of(main_bindings(translated.mod)[-1].var) == (2, 3, 5)
+    assert translated.provenance.of("y") == ("reshape",)
 
 
 def test_a_known_output_names_its_node() -> None:
     proto = model([node("Shape", ["x"], ["y"], "shape")], [value("x", [2, 3])], [value("y", [2], INT)])
-    found = check_numbers(proto, {"x": np.zeros((2, 3), np.float32)})
-    assert found.provenance.of("y") == ("shape",)
+    translated = check_numbers(proto, {"x": np.zeros((2, 3), np.float32)})
+    assert translated.provenance.of("y") == ("shape",)
 
 
 def test_shape_of_a_large_input_takes_no_memory() -> None:
     nodes = [node("Shape", ["x"], ["s"], "shape"), node("Size", ["x"], ["n"], "size")]
     inputs = [value("x", [1 << 15, 1 << 15])]
-    found = imported(model(nodes, inputs, [value("s", [2], INT), value("n", [], INT)]))
-    assert [spec.shape for spec in found.outputs] == [(2,), ()]
+    translated = imported(model(nodes, inputs, [value("s", [2], INT), value("n", [], INT)]))
+    assert [spec.shape for spec in translated.outputs] == [(2,), ()]
 
 
 def test_division_of_negative_integers_goes_towards_zero() -> None:
@@ -164,9 +164,9 @@ def test_large_values_are_left_to_the_passes(name: str) -> None:
     import tvm
     from tvm import relax
 
-    made, weights = one_node(*LARGE[name])
+    checked, weights = one_node(*LARGE[name])
     operands = [relax.const(tvm.runtime.tensor(w), str(w.dtype)) for w in weights.values()]
-    assert known_outputs(made, operands, 17) is None
+    assert known_outputs(checked, operands, 17) is None
 
 
 def test_quantized_constants_and_computed_values_are_left() -> None:

@@ -110,15 +110,15 @@ def varint(value: int) -> bytes:
 
 def _fields(data: bytes) -> list[tuple[int, int, int, int, int]]:
     """(start, wire type, start of length or number, start of value, end) of each field, on all levels that read so."""
-    found: list[tuple[int, int, int, int, int]] = []
+    result: list[tuple[int, int, int, int, int]] = []
     pieces = [(0, len(data))]
-    while pieces and len(found) < _SMALL:
+    while pieces and len(result) < _SMALL:
         begin, end = pieces.pop()
-        for one in _level(data, begin, end):
-            found.append(one)
-            if one[1] == 2 and one[4] - one[3] > 1:
-                pieces.append((one[3], one[4]))
-    return found
+        for entry in _level(data, begin, end):
+            result.append(entry)
+            if entry[1] == 2 and entry[4] - entry[3] > 1:
+                pieces.append((entry[3], entry[4]))
+    return result
 
 
 def _level(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:

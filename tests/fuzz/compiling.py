@@ -104,9 +104,9 @@ def feeds_of(mutant: Mutant, specs: Any) -> dict[str, np.ndarray]:
 
     feeds = {}
     for spec in specs:
-        given = mutant.feeds.get(spec.name)
-        fits = given is not None and given.shape == spec.shape and given.dtype == spec.numpy_dtype
-        value = given if given is not None and fits else _drawn(spec, seeded_inputs)
+        stated = mutant.feeds.get(spec.name)
+        fits = stated is not None and stated.shape == spec.shape and stated.dtype == spec.numpy_dtype
+        value = stated if stated is not None and fits else _drawn(spec, seeded_inputs)
         if mutant.odd_inputs and value.dtype.kind in "iu" and spec.dtype not in ("int4", "uint4", "int2", "uint2"):
             rng = np.random.default_rng(mutant.number)
             value = rng.choice(np.array(SIZES, object), value.shape)

@@ -18,13 +18,13 @@ def mutated(text: str, rng: Random) -> str:
     value = json.loads(text)
     for _ in range(rng.choice((1, 1, 2, 3))):
         value = _changed(value, rng)
-    made = json.dumps(value)
+    built = json.dumps(value)
     how = rng.randrange(20)
     if how == 0:
-        return made[: rng.randrange(len(made) + 1)]
+        return built[: rng.randrange(len(built) + 1)]
     if how == 1:
-        return made.replace(rng.choice('{["0'), rng.choice(("[", "{", "9" * 5000, "[" * 3000)), 1)
-    return made
+        return built.replace(rng.choice('{["0'), rng.choice(("[", "{", "9" * 5000, "[" * 3000)), 1)
+    return built
 
 
 def _changed(value: Any, rng: Random) -> Any:
@@ -49,12 +49,12 @@ def _changed(value: Any, rng: Random) -> Any:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """(object or list, key or index) of every value in it."""
-    found: list[tuple[Any, Any]] = []
+    result: list[tuple[Any, Any]] = []
     pending = [value]
     while pending:
         one = pending.pop()
         keys = list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
         for key in keys:
-            found.append((one, key))
+            result.append((one, key))
             pending.append(one[key])
-    return found
+    return result

@@ -147,9 +147,9 @@ _TEXTS = {
 def from_text(name: str) -> onnx.ModelProto:
     """A model of the texts above; values that it declares and nothing makes are random initializers."""
     model = parser.parse_model(_TEXTS[name])
-    made = {output for node in model.graph.node for output in node.output}
+    computed = {output for node in model.graph.node for output in node.output}
     for value in model.graph.value_info:
-        if value.name not in made:
+        if value.name not in computed:
             kind = value.type.tensor_type
             values = _random(*(dim.dim_value for dim in kind.shape.dim))
             if kind.elem_type == TensorProto.INT8:

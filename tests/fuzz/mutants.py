@@ -54,10 +54,10 @@ def mutant(series: int, number: int) -> Mutant:
     while True:
         seed = rng.choice(models if family in ("external", "nesting") or rng.random() < 0.45 else cases)
         try:
-            made = _of_family(family, seed, rng)
+            built = _of_family(family, seed, rng)
         except (NothingToChange, DecodeError):  # or nested deeper than protobuf goes
             continue
-        how, model, entries = made
+        how, model, entries = built
         if model != seed.model or entries != {name: ("file", content) for name, content in seed.files.items()}:
             return Mutant(number, seed.name, how, model, entries, seed.feeds, rng.randrange(_ODD_INPUTS) == 0)
 

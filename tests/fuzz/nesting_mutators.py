@@ -20,12 +20,12 @@ def deep_ifs(model: onnx.ModelProto, rng: Random) -> None:
         branch = helper.make_graph(inner, f"deep{depth}", [], [result])
         short = [helper.make_node("Neg", [graph.input[0].name], [result.name])]
         other = helper.make_graph(inner if rng.random() < 0.2 and depth < 3 else short, "other", [], [result])
-        made = f"{result.name}.{depth}"
+        built = f"{result.name}.{depth}"
         branches = {"then_branch": branch, "else_branch": other}
-        inner = [helper.make_node("If", ["deep condition"], [made], f"if{depth}", **branches)]
+        inner = [helper.make_node("If", ["deep condition"], [built], f"if{depth}", **branches)]
         renamed = onnx.ValueInfoProto()
         renamed.CopyFrom(result)
-        renamed.name, result = made, renamed
+        renamed.name, result = built, renamed
     del graph.node[:], graph.output[:]
     graph.node.extend(inner)
     graph.output.append(result)
@@ -72,11 +72,13 @@ def calls(model: onnx.ModelProto, rng: Random) -> None:
     }[kind]  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("deep", 1)]
     for number, called in enumerate(bodies):
-        made = [
+        functions = [
             helper.make_node(name, [f"v{i}"], [f"v{i + 1}"], domain="" if name == "Neg" else "deep")
             for i, name in enumerate(called)
         ]
-        model.functions.append(helper.make_function("deep", f"f{number}", ["v0"], [f"v{len(called)}"], made, opsets))
+        model.functions.append(
+            helper.make_function("deep", f"f{number}", ["v0"], [f"v{len(called)}"], functions, opsets)
+        )
     node = some(rng, [n for n in nodes(model) if n.input and n.input[0]])
     graph = next((g for g in graphs(model) if any(n is node for n in g.node)), model.graph)
     graph.node.insert(0, helper.make_node("f0", [node.input[0]], ["called deep"], domain="deep"))
@@ -108,11 +110,11 @@ def powers(model: onnx.ModelProto, rng: Random) -> None:
     value = some(rng, [v for v in model.graph.input if v.type.HasField("tensor_type")])
     name, operators = value.name, rng.choice((("Add",), ("Mul", "Add"), ("Concat",), ("Where",), ("Max", "Sub")))
     for step in range(rng.choice((4, 20, 40))):
-        op_type, made = operators[step % len(operators)], f"power{step}"
-        given = [name, name] if op_type != "Where" else ["some condition", name, name]
+        op_type, power = operators[step % len(operators)], f"power{step}"
+        inputs = [name, name] if op_type != "Where" else ["some condition", name, name]
         attributes = {"axis": 0} if op_type == "Concat" else {}
-        model.graph.node.append(helper.make_node(op_type, given, [made], **attributes))
-        name = made
+        model.graph.node.append(helper.make_node(op_type, inputs, [power], **attributes))
+        name = power
     model.graph.initializer.append(numpy_helper.from_array(np.array(True), "some condition"))
     model.graph.output.append(helper.make_tensor_value_info(name, value.type.tensor_type.elem_type, None))
 

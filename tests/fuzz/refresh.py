@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for piece in _pieces(_wanted(table, args)):
         begun = time.monotonic()
         try:
-            for one, outcome in judged((mutant(args.series, n) for n in piece), args.workers):
-                _note(table, one, str(outcome), args.show)
+            for item, outcome in judged((mutant(args.series, n) for n in piece), args.workers):
+                _note(table, item, str(outcome), args.show)
         finally:
             table.seconds += time.monotonic() - begun
             if not args.dry_run:
@@ -48,10 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(bool(table.findings))
 
 
-def _note(table: Table, one: Mutant, outcome: str, show: bool) -> None:
-    letter = table.note(one.number, one.how, outcome)
+def _note(table: Table, subject: Mutant, outcome: str, show: bool) -> None:
+    letter = table.note(subject.number, subject.how, outcome)
     if letter in BAD or show:
-        print(f"{one.number} {one.seed} {'+'.join(one.how)}: {outcome}", flush=True)
+        print(f"{subject.number} {subject.seed} {'+'.join(subject.how)}: {outcome}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wanted(table: Table, args: argparse.Namespace) -> Iterator[int]:
-    letters = {letter_of(one) for one in args.only if not one.isdigit()}
+    letters = {letter_of(text) for text in args.only if not text.isdigit()}
     for number in range(args.count):
         letter = table.outcomes[number] if number < len(table.outcomes) else OPEN
         if (str(number) in args.only or letter in letters) if args.only else letter == OPEN:

@@ -26,7 +26,7 @@ def test_a_number_is_always_the_same_file() -> None:
 
 def test_every_mutator_is_used() -> None:
     used = collections.Counter(name for number in range(3000) for name in mutant(6, number).how)
-    assert set(used) == {one.__name__ for family in ALL for one in family.MUTATORS}
+    assert set(used) == {mutator.__name__ for family in ALL for mutator in family.MUTATORS}
 
 
 def test_seeds_are_many_kinds_of_models() -> None:
@@ -57,7 +57,7 @@ F = np.float32([1.0, np.nan, np.inf, 3e38])
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "part"),
+    ("outputs", "wanted", "part"),
     [
         (F, F, ""),
         (F[:2] * np.float32(1.0005), F[:2], ""),
@@ -70,6 +70,6 @@ F = np.float32([1.0, np.nan, np.inf, 3e38])
         (np.zeros(2), np.zeros(3), "(2,)"),
     ],
 )
-def test_outputs_are_judged(found: np.ndarray, wanted: np.ndarray, part: str) -> None:
-    reason = difference([found], [wanted])
+def test_outputs_are_judged(outputs: np.ndarray, wanted: np.ndarray, part: str) -> None:
+    reason = difference([outputs], [wanted])
     assert part in reason and bool(part) == bool(reason)

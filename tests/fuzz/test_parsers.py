@@ -58,9 +58,9 @@ def outcomes(
     """(accepted, refused) of so many mutants; any other error than `error` fails the test and names the mutant."""
     accepted = refused = 0
     for number in range(count):
-        given = make(Random(number))
+        damaged = make(Random(number))
         try:
-            read(given)
+            read(damaged)
             accepted += 1
         except error as one:
             assert str(one).strip(), number
@@ -98,8 +98,8 @@ def test_descriptions_of_artifacts(artifact: Path, tmp_path: Path) -> None:
     fields["report"] = {}  # nobody looks into it
     text = json.dumps(fields)
 
-    def read(made: Any) -> None:
-        path.write_bytes(resealed(data, str(made).encode(errors="surrogatepass")))
+    def read(damaged: Any) -> None:
+        path.write_bytes(resealed(data, str(damaged).encode(errors="surrogatepass")))
         read_artifact(path)
 
     read(text)
@@ -112,19 +112,19 @@ def test_bytes_of_artifacts(artifact: Path, tmp_path: Path) -> None:
     tail = len(data) - 4000
 
     def make(rng: Random) -> bytes:
-        made = data[:tail] + changed(data[tail:], rng)
-        if rng.random() < 0.5 and len(made) > 32:
-            made = made[:-32] + hashlib.sha256(made[:-32]).digest()
-        return made
+        damaged = data[:tail] + changed(data[tail:], rng)
+        if rng.random() < 0.5 and len(damaged) > 32:
+            damaged = damaged[:-32] + hashlib.sha256(damaged[:-32]).digest()
+        return damaged
 
-    def read(made: Any) -> None:
-        path.write_bytes(made)
+    def read(damaged: Any) -> None:
+        path.write_bytes(damaged)
         read_artifact(path)
 
     assert outcomes(200, make, read, ArtifactError)[1] > 100
 
-    def read_description(made: bytes) -> None:
-        path.write_bytes(made)
+    def read_description(damaged: bytes) -> None:
+        path.write_bytes(damaged)
         read_metadata(path)
 
     assert sum(outcomes(200, make, read_description, ArtifactError)) == 200
@@ -140,8 +140,8 @@ def program() -> bytes:
         proto, cache=False, threads=1, offload="systolic",
         offload_options={"when": "always", "rows": 4, "cols": 4, "dtype": "float32"},
     )  # fmt: skip
-    (made,) = compiled.offload_programs().values()
-    return made
+    (text,) = compiled.offload_programs().values()
+    return text
 
 
 def test_programs_of_the_systolic_array(program: bytes) -> None:
@@ -161,8 +161,8 @@ def test_programs_of_the_systolic_array(program: bytes) -> None:
             prefix, body = whole[: _PREFIX.size], whole[_START:]
         return prefix + _digest(prefix, body) + body
 
-    def read(made: Any) -> None:
-        _ = program_from_bytes(made).order
+    def read(damaged: Any) -> None:
+        _ = program_from_bytes(damaged).order
 
     read(program)
     assert outcomes(500, make, read, ProgramError)[1] > 250
@@ -200,8 +200,8 @@ def test_tuning_logs(tmp_path: Path) -> None:
         mark = "# " if line.startswith("#") else ""
         return (mark + mutated(line.removeprefix("# "), rng)).encode(errors="surrogatepass")
 
-    def read(made: Any) -> None:
-        path.write_bytes(b"\n".join([made] * 2))
+    def read(damaged: Any) -> None:
+        path.write_bytes(b"\n".join([damaged] * 2))
         book = RecordBook.read([path])
         for task in {record.task for record in book.records} | {verdict.task for verdict in book.verdicts}:
             book.best(task, machine, {record.recipe: record.version for record in book.records})
@@ -246,8 +246,8 @@ def npy(array: np.ndarray) -> bytes:
 def test_arrays(tmp_path: Path) -> None:
     path, data = tmp_path / "x.npy", npy(np.arange(12, dtype=np.float32).reshape(3, 4))
 
-    def read(made: Any) -> None:
-        path.write_bytes(made)
+    def read(damaged: Any) -> None:
+        path.write_bytes(damaged)
         load_npy(path)
 
     def make(rng: Random) -> bytes:
@@ -261,10 +261,10 @@ def test_an_array_that_states_more_than_it_holds(tmp_path: Path, shape: tuple[in
     data = npy(np.zeros(4, np.float32))
     start = data.index(b"(4,)")
     text = str(shape).encode()
-    made = data[:start] + text + data[start + 4 + len(text) - 4 :]
-    (tmp_path / "x.npy").write_bytes(made)
+    damaged = data[:start] + text + data[start + 4 + len(text) - 4 :]
+    (tmp_path / "x.npy").write_bytes(damaged)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("x.npy", made)
+        archive.writestr("x.npy", damaged)
     for read in (load_npy, load_npz):
         with pytest.raises(InputError, match="not a readable"):
             read(tmp_path / ("x.npy" if read is load_npy else "x.npz"))
@@ -284,8 +284,8 @@ def test_archives(tmp_path: Path) -> None:
     np.savez_compressed(stream, a=np.arange(6), b=np.ones((2, 2), np.float32))
     path, data = tmp_path / "x.npz", stream.getvalue()
 
-    def read(made: Any) -> None:
-        path.write_bytes(made)
+    def read(damaged: Any) -> None:
+        path.write_bytes(damaged)
         load_npz(path)
 
     assert outcomes(400, lambda rng: changed(data, rng), read, InputError)[1] > 200
@@ -309,12 +309,12 @@ def test_safetensors(tmp_path: Path) -> None:
     path, text, rest = tmp_path / "x.safetensors", json.dumps(header), bytes(30)
 
     def make(rng: Random) -> bytes:
-        made = mutated(text, rng).encode(errors="surrogatepass")
-        whole = struct.pack("<Q", len(made)) + made + rest
+        damaged = mutated(text, rng).encode(errors="surrogatepass")
+        whole = struct.pack("<Q", len(damaged)) + damaged + rest
         return changed(whole, rng) if rng.random() < 0.3 else whole
 
-    def read(made: Any) -> None:
-        path.write_bytes(made)
+    def read(damaged: Any) -> None:
+        path.write_bytes(damaged)
         read_state_dict(path)
 
     assert outcomes(600, make, read, ModelError)[1] > 300
@@ -326,6 +326,6 @@ def test_onnx_bytes_never_need_the_folder(tmp_path: Path) -> None:
     tensor.external_data.add(key="location", value="/etc/passwd")
     proto = model([node("Add", "x w", "y")], [value("x", [4])], [value("y", [4])])
     proto.graph.initializer.append(tensor)
-    for given in (proto, proto.SerializeToString()):
+    for source in (proto, proto.SerializeToString()):
         with pytest.raises(ModelError, match="has no folder"):
-            tvm_ext.compile(given, cache=False)
+            tvm_ext.compile(source, cache=False)

@@ -85,11 +85,11 @@ def _computed() -> dict[str, Case]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # divisions by zero and overflows that the cases are about
-        given = sorted(load_model_tests(kind="node"), key=lambda case: case.name)
+        listed = sorted(load_model_tests(kind="node"), key=lambda case: case.name)
     cases: dict[str, Case] = {}
-    for one in given:  # a plain case comes before those that expand it
-        name = one.name.removeprefix("test_")
-        cases[name] = _case(name, one, cases.get(name.partition(_EXPANDED)[0]))
+    for each in listed:  # a plain case comes before those that expand it
+        name = each.name.removeprefix("test_")
+        cases[name] = _case(name, each, cases.get(name.partition(_EXPANDED)[0]))
     return cases
 
 
@@ -98,15 +98,15 @@ def a_part_of(names: Iterable[str]) -> set[str]:
     return {name for name in names if zlib.crc32(name.encode()) % 9 == 0}
 
 
-def _case(name: str, given: Any, plain: Case | None) -> Case:
-    graph = given.model.graph
-    inputs, outputs = given.data_sets[0]
+def _case(name: str, source: Any, plain: Case | None) -> Case:
+    graph = source.model.graph
+    inputs, outputs = source.data_sets[0]
     deciding = _deciding(graph) | set(plain.frozen if plain else ())
     there = {value.name for value, x in zip(graph.input, inputs, strict=True) if x is not None}
     operator, frozen = plain.operator if plain else graph.node[0].op_type, tuple(sorted(deciding & there))
     return Case(
-        name, operator, given.model.SerializeToString(), tuple(map(_value, inputs)), tuple(map(_value, outputs)),
-        frozen, given.rtol, max(given.atol, _ATOL.get(operator, 0.0)),
+        name, operator, source.model.SerializeToString(), tuple(map(_value, inputs)), tuple(map(_value, outputs)),
+        frozen, source.rtol, max(source.atol, _ATOL.get(operator, 0.0)),
     )  # fmt: skip
 
 
@@ -120,10 +120,10 @@ def _deciding(graph: Any) -> set[str]:
     }
 
 
-def _value(given: Any) -> Any:
+def _value(listed: Any) -> Any:
     """TensorProto, as which floats and integers come that numpy lacks, and numpy's scalars -> array."""
     from onnx import TensorProto, numpy_helper
 
-    if isinstance(given, TensorProto):
-        return numpy_helper.to_array(given)
-    return np.asarray(given) if isinstance(given, np.generic) else given
+    if isinstance(listed, TensorProto):
+        return numpy_helper.to_array(listed)
+    return np.asarray(listed) if isinstance(listed, np.generic) else listed

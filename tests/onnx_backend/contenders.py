@@ -67,9 +67,9 @@ def _ort_value(onnxruntime: Any, value: np.ndarray) -> Any:
     import onnx
 
     tensor = onnx.numpy_helper.from_array(value)
-    made = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(value.shape), tensor.data_type)
-    ctypes.memmove(made.data_ptr(), tensor.raw_data, len(tensor.raw_data))
-    return made
+    ort_value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(value.shape), tensor.data_type)
+    ctypes.memmove(ort_value.data_ptr(), tensor.raw_data, len(tensor.raw_data))
+    return ort_value
 
 
 def _ort_array(value: Any) -> np.ndarray:

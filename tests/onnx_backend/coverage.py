@@ -169,8 +169,8 @@ def _refusals(rows: Mapping[str, Row], cases: Mapping[str, Case]) -> str:
         if kind_of(row["ours"]) != "pass":
             groups.setdefault((cases[name].operator, _reason(row["ours"])), []).append(row)
     return "".join(
-        f"| {operator} | {len(found)} | {sum(row.get('onnxruntime') == 'pass' for row in found)} | {reason} |\n"
-        for (operator, reason), found in sorted(groups.items())
+        f"| {operator} | {len(result)} | {sum(row.get('onnxruntime') == 'pass' for row in result)} | {reason} |\n"
+        for (operator, reason), result in sorted(groups.items())
     )
 
 

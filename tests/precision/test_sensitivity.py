@@ -29,11 +29,13 @@ def layers(count: int = 4, spoiled: int = 2) -> onnx.ModelProto:
 
 
 def test_the_most_sensitive_layer_is_found() -> None:
-    found = tvm_ext.sensitivity(layers())
-    assert next(iter(found.alone)) == "fc2" and list(found.alone.values()) == sorted(found.alone.values(), reverse=True)
-    assert set(found.alone) == {"fc0", "fc1", "fc2", "fc3"} and found.kept == () and found.seeds == (0, 1)
-    assert found.together == found.all_lowered > 0 and found.alone["fc2"] > 3 * found.alone["fc0"] > 0
-    text = str(found)
+    result = tvm_ext.sensitivity(layers())
+    assert next(iter(result.alone)) == "fc2" and list(result.alone.values()) == sorted(
+        result.alone.values(), reverse=True
+    )
+    assert set(result.alone) == {"fc0", "fc1", "fc2", "fc3"} and result.kept == () and result.seeds == (0, 1)
+    assert result.together == result.all_lowered > 0 and result.alone["fc2"] > 3 * result.alone["fc0"] > 0
+    text = str(result)
     assert "fc2" in text and "all in bf16" in text and "random inputs of seeds 0, 1" in text
 
 
@@ -44,11 +46,11 @@ def test_it_is_the_same_each_time() -> None:
 def test_the_fewest_layers_are_kept() -> None:
     everything = tvm_ext.sensitivity(layers())
     bound = everything.all_lowered / 2
-    found = tvm_ext.sensitivity(layers(), max_error=bound)
-    assert found.kept == ("fc2",) and found.together <= bound < found.all_lowered == everything.all_lowered
-    assert "alone it costs" in found.reasons["fc2"]
+    result = tvm_ext.sensitivity(layers(), max_error=bound)
+    assert result.kept == ("fc2",) and result.together <= bound < result.all_lowered == everything.all_lowered
+    assert "alone it costs" in result.reasons["fc2"]
     assert tvm_ext.sensitivity(layers(), max_error=1.0).kept == ()
-    assert found.as_dict()["kept"] == found.reasons
+    assert result.as_dict()["kept"] == result.reasons
 
 
 def test_a_bound_that_leaves_nothing_says_the_figures() -> None:
@@ -74,12 +76,12 @@ def test_layers_kept_by_hand_are_not_measured() -> None:
 def test_progress_is_told() -> None:
     events: list[Any] = []
     tvm_ext.sensitivity(layers(), on_event=events.append)
-    assert [one["done"] for one in events] == list(range(1, 13)) and events[0]["of"] == 20
+    assert [event["done"] for event in events] == list(range(1, 13)) and events[0]["of"] == 20
 
 
 def test_float16_costs_an_eighth_of_bfloat16() -> None:
     """It has three more bits."""
-    bf16, fp16 = (tvm_ext.sensitivity(layers(), precision=one) for one in ("bf16", "fp16"))
+    bf16, fp16 = (tvm_ext.sensitivity(layers(), precision=precision) for precision in ("bf16", "fp16"))
     assert set(fp16.alone) == set(bf16.alone) and fp16.precision == "fp16" and "all in fp16" in str(fp16)
     assert 4 < bf16.all_lowered / fp16.all_lowered < 16
     with pytest.raises(OptionError, match="rounds nothing"):
@@ -88,8 +90,8 @@ def test_float16_costs_an_eighth_of_bfloat16() -> None:
 
 def test_a_model_without_products() -> None:
     proto = model([node("Relu", "x", "y", "relu")], [value("x", (3, 7))], [value("y", (3, 7))])
-    found = tvm_ext.sensitivity(proto, max_error=0.1)
-    assert found.alone == {} and found.kept == () and found.together == 0.0
+    result = tvm_ext.sensitivity(proto, max_error=0.1)
+    assert result.alone == {} and result.kept == () and result.together == 0.0
 
 
 def test_a_model_that_onnxruntime_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +125,12 @@ def test_a_compile_keeps_what_was_found_and_measures_once(monkeypatch: pytest.Mo
 
 def test_a_symbolic_batch_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     proto = layers()
-    for one in (*proto.graph.input, *proto.graph.output):
-        one.type.tensor_type.shape.dim[0].dim_param = "N"
+    for each in (*proto.graph.input, *proto.graph.output):
+        each.type.tensor_type.shape.dim[0].dim_param = "N"
     runs = []
     real = deciding.sensitivity_of
     monkeypatch.setattr(deciding, "_known", {})
-    monkeypatch.setattr(deciding, "sensitivity_of", lambda *given: runs.append(given) or real(*given))
+    monkeypatch.setattr(deciding, "sensitivity_of", lambda *values: runs.append(values) or real(*values))
     compiled = tvm_ext.compile(
         proto,
         precision="bf16",

@@ -23,8 +23,8 @@ def recurrent(g: Graph, x: Value) -> Value | None:
     shapes = [(steps, ways, batch, hidden), (ways, batch, hidden)]
     outputs = [Value("", shape, "float32", 1.0, error) for shape in shapes]
     more = {"linear_before_reset": g.size(0, 1)} if op == "GRU" else {}
-    given = [x, w, r, bias] if bias is not None else [x, w, r]
-    y, last = g.emit(op, given, outputs, hidden_size=hidden, direction=direction, **more)
+    inputs = [x, w, r, bias] if bias is not None else [x, w, r]
+    y, last = g.emit(op, inputs, outputs, hidden_size=hidden, direction=direction, **more)
     g.values.append(last)
     return y
 
@@ -64,8 +64,8 @@ def loop(g: Graph, x: Value) -> Value:
          helper.make_tensor_value_info(names["on"], TensorProto.BOOL, []), _info(names["in"], x)],
         [helper.make_tensor_value_info(names["on_out"], TensorProto.BOOL, []), _info(names["out"], x)],
     )  # fmt: skip
-    given = [np.asarray(count, np.int64), np.asarray(True), x]
-    return g.node("Loop", given, x.shape, bound=x.bound, terms=0, body=body)
+    inputs = [np.asarray(count, np.int64), np.asarray(True), x]
+    return g.node("Loop", inputs, x.shape, bound=x.bound, terms=0, body=body)
 
 
 @maker(*F32, rank=(2, 3), weight=2)

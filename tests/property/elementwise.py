@@ -50,8 +50,8 @@ def step(g: Graph, x: Value) -> Value:
 @maker(*F32, exact=True, **_EVERYWHERE, nan=False)
 def thresholded(g: Graph, x: Value) -> Value:
     op = g.any(["ThresholdedRelu", "Shrink"])
-    given = {"alpha": 0.7} if op == "ThresholdedRelu" else {"lambd": 0.7, "bias": g.any([0.0, 0.3])}
-    return g.node(op, [x], x.shape, bound=x.bound + 1, **given)
+    attrs = {"alpha": 0.7} if op == "ThresholdedRelu" else {"lambd": 0.7, "bias": g.any([0.0, 0.3])}
+    return g.node(op, [x], x.shape, bound=x.bound + 1, **attrs)
 
 
 @maker(*FLOATS, weight=2, **_EVERYWHERE)
@@ -81,8 +81,8 @@ def power(g: Graph, x: Value) -> Value:
     exponent = g.any([2.0, 3.0, 2, 0.5, -1.0, 1.5])
     if exponent in (2.0, 3.0):
         slope = exponent * x.bound ** (exponent - 1)
-        given = np.asarray(exponent, np.int64 if isinstance(exponent, int) else x.dtype)
-        return g.node("Pow", [x, given], x.shape, bound=x.bound**exponent, gain=slope, terms=4)
+        raised = np.asarray(exponent, np.int64 if isinstance(exponent, int) else x.dtype)
+        return g.node("Pow", [x, raised], x.shape, bound=x.bound**exponent, gain=slope, terms=4)
     positive = g.node("Abs", [x], x.shape, terms=0)
     positive = g.node("Add", [positive, np.asarray(0.5, x.dtype)], x.shape, bound=x.bound + 0.5)
     bound = max(positive.bound, 2.0) ** abs(exponent)
@@ -201,8 +201,8 @@ def shift(g: Graph, x: Value) -> Value:
 @maker(*INTS, since=18, nan=False, **_EVERYWHERE)
 def bitwise(g: Graph, x: Value) -> Value:
     op = g.any(["BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"])
-    given = [x] if op == "BitwiseNot" else [x, np.asarray(g.size(0, 63), x.dtype)]
-    return g.node(op, given, x.shape, bound=2 * x.bound + 64)
+    inputs = [x] if op == "BitwiseNot" else [x, np.asarray(g.size(0, 63), x.dtype)]
+    return g.node(op, inputs, x.shape, bound=2 * x.bound + 64)
 
 
 @maker(*F32, **_EVERYWHERE)

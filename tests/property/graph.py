@@ -122,9 +122,9 @@ class Graph:
         maker = self.any([m for m in fitting for _ in range(m.weight)])
         before = len(self.nodes), len(self.weights), len(self.values), set(self.used)
         try:
-            made = maker.make(self, x)
-            if made is not None and made.size <= LARGEST:
-                self.values.append(self._tamed(made))
+            emitted = maker.make(self, x)
+            if emitted is not None and emitted.size <= LARGEST:
+                self.values.append(self._tamed(emitted))
                 return
         except Declined:
             pass
@@ -182,10 +182,10 @@ class Graph:
             if v is not None and (v.size > LARGEST or v.error > _LOOSEST.get(v.dtype, 2.0) * max(v.bound, 1e-3)):
                 raise Declined
         names = [self._operand(v) for v in inputs]
-        made = [v and v._replace(name=self.fresh(op_type.lower())) for v in outputs]
+        results = [v and v._replace(name=self.fresh(op_type.lower())) for v in outputs]
         label = "" if self.chance(0.1) else f"{op_type}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op_type, names, [v.name if v else "" for v in made], label, **attributes))
-        return [v for v in made if v is not None]
+        self.nodes.append(helper.make_node(op_type, names, [v.name if v else "" for v in results], label, **attributes))
+        return [v for v in results if v is not None]
 
     def fresh(self, stem: str) -> str:
         """A new name, in the ways of several exporters."""
@@ -236,8 +236,8 @@ class Graph:
 
     def array(self, *shape: int, scale: float = 1.0, low: float | None = None, dtype: str = "float32") -> np.ndarray:
         """Normal numbers; with `low` their magnitudes, and that much more."""
-        found = np.clip(self.numbers().standard_normal(shape), -3.5, 3.5) * scale
-        return np.asarray(found if low is None else np.abs(found) + low).astype(dtype)
+        values = np.clip(self.numbers().standard_normal(shape), -3.5, 3.5) * scale
+        return np.asarray(values if low is None else np.abs(values) + low).astype(dtype)
 
     def integers(self, low: int, high: int, *shape: int, dtype: str = "int64") -> np.ndarray:
         """Whole numbers from `low` to `high`, both included."""

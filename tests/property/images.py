@@ -69,8 +69,8 @@ def plain_conv(g: Graph, x: Value) -> Value | None:
     if y is None:
         return None
     if g.chance(0.4):
-        given = [g.array(filters), g.array(filters), g.array(filters), g.array(filters, low=0.5)]
-        y = g.node("BatchNormalization", [y, *given], y.shape, bound=6 * y.bound + 21, gain=6, terms=8)
+        inputs = [g.array(filters), g.array(filters), g.array(filters), g.array(filters, low=0.5)]
+        y = g.node("BatchNormalization", [y, *inputs], y.shape, bound=6 * y.bound + 21, gain=6, terms=8)
     if y.shape == x.shape and g.chance(0.5):
         y = g.node("Add", [y, x] if g.chance(0.5) else [x, y], x.shape, bound=x.bound + y.bound)
     if g.chance(0.6):

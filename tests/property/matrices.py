@@ -24,9 +24,9 @@ def gemm(g: Graph, x: Value) -> Value:
     weight = g.array(*((columns, depth) if by_rows else (depth, columns)), scale=depth**-0.5)
     biases = [[], [g.array(columns)], [g.array(1, columns)], [g.array(1)]]
     bias = g.any(biases if g.rows else [*biases, [g.array(rows, 1)], [g.array(rows, columns)]])
-    given = {"alpha": 0.5, "beta": 2.0} if g.chance(0.2) else {}
+    attrs = {"alpha": 0.5, "beta": 2.0} if g.chance(0.2) else {}
     result = product(
-        g, "Gemm", x, weight, (rows, columns), depth, bias, transA=int(turned), transB=int(by_rows), **given
+        g, "Gemm", x, weight, (rows, columns), depth, bias, transA=int(turned), transB=int(by_rows), **attrs
     )
     return result._replace(bound=result.bound + 3.5)
 

@@ -25,10 +25,10 @@ def reshape(g: Graph, x: Value) -> Value:
     first = g.any([d for d in range(1, min(x.size, 12) + 1) if x.size % d == 0])
     rest = x.size // first
     shape = g.any([(x.size,), (first, rest), (1, first, rest), (first, 1, rest, 1), (1, rest, first, 1)])
-    given = list(shape)
+    target = list(shape)
     if g.chance(0.3):
-        given[g.size(0, len(shape) - 1)] = -1
-    return _moved(g, "Reshape", x, [_ints(*given)], shape)
+        target[g.size(0, len(shape) - 1)] = -1
+    return _moved(g, "Reshape", x, [_ints(*target)], shape)
 
 
 @maker(*_MOVED, rank=(2, 5), rows=True)
@@ -112,12 +112,12 @@ def slice_(g: Graph, x: Value) -> Value | None:
         starts.append(start)
         stops.append(stop)
         steps.append(g.size(1, 3) * (-1 if backwards else 1))
-    given = [_ints(*v) for v in (starts, stops, axes, steps)]
+    inputs = [_ints(*v) for v in (starts, stops, axes, steps)]
     index = [slice(None)] * x.rank
     for axis, *ends in zip(axes, starts, stops, steps, strict=True):
         index[axis] = slice(*ends)
     shape = np.empty(x.shape, np.int8)[tuple(index)].shape
-    return _moved(g, "Slice", x, given, shape)
+    return _moved(g, "Slice", x, inputs, shape)
 
 
 @maker(*FLOATS, *INTS, rank=(1, 5), weight=2)
@@ -140,9 +140,9 @@ def split(g: Graph, x: Value) -> Value | None:
     cuts = sorted({0, *(g.size(1, size - 1) for _ in range(g.size(1, 2))), size})
     lengths = [b - a for a, b in itertools.pairwise(cuts)]
     outputs = [x._replace(shape=tuple(n if a == axis else d for a, d in enumerate(x.shape))) for n in lengths]
-    made = g.emit("Split", [x, _ints(*lengths)], outputs, axis=axis)
-    last = made.pop(g.size(0, len(made) - 1))
-    g.values.extend(made)
+    parts = g.emit("Split", [x, _ints(*lengths)], outputs, axis=axis)
+    last = parts.pop(g.size(0, len(parts) - 1))
+    g.values.extend(parts)
     return last
 
 
@@ -208,10 +208,10 @@ def scatter_nd(g: Graph, x: Value) -> Value:
 def expand(g: Graph, x: Value) -> Value:
     shape = [g.size(2, 4) if d == 1 and g.chance(0.6) else d for d in x.shape]
     shape = [*([g.size(1, 3)] if g.chance(0.3) else []), *shape]
-    given = [d if g.chance(0.7) else 1 for d in shape]
-    given = [d if s != (x.shape[i - len(shape) + x.rank] if i >= len(shape) - x.rank else 1) else v
-             for i, (d, s, v) in enumerate(zip(shape, shape, given, strict=True))]  # fmt: skip
-    return _moved(g, "Expand", x, [_ints(*given)], shape)
+    target = [d if g.chance(0.7) else 1 for d in shape]
+    target = [d if s != (x.shape[i - len(shape) + x.rank] if i >= len(shape) - x.rank else 1) else v
+             for i, (d, s, v) in enumerate(zip(shape, shape, target, strict=True))]  # fmt: skip
+    return _moved(g, "Expand", x, [_ints(*target)], shape)
 
 
 @maker(*FLOATS, *INTS, rank=(1, 4), weight=2)
@@ -264,16 +264,16 @@ def resize(g: Graph, x: Value) -> Value | None:
         where, up = "half_pixel", up
     free = mode != "nearest" and not g.rows and g.chance(0.4)
     shape = (n, c, g.size(1, 17), g.size(1, 17)) if free else (n, c, h * up[0], w * up[1])
-    given = {"mode": mode, "coordinate_transformation_mode": where}
+    attrs = {"mode": mode, "coordinate_transformation_mode": where}
     if mode == "nearest":
-        given["nearest_mode"] = "floor" if where == "asymmetric" else "round_prefer_floor"
+        attrs["nearest_mode"] = "floor" if where == "asymmetric" else "round_prefer_floor"
     if free or (g.chance(0.5) and not g.rows):
         more = [None, None, _ints(*shape)]
     else:
         more = [None, np.asarray([1, 1, *up], np.float32)]
     # a place has float32's precision times the size, and from place to place values differ by twice the bound
     terms, gain = (0, 1) if mode == "nearest" else (24 + 8 * max(*shape[2:], h, w), 2.5)
-    return g.node("Resize", [x, *more], shape, bound=x.bound * gain, gain=gain, terms=terms, **given)
+    return g.node("Resize", [x, *more], shape, bound=x.bound * gain, gain=gain, terms=terms, **attrs)
 
 
 @maker(*HALVES, rank=(2, 4), since=14)
@@ -309,8 +309,8 @@ def made_of_shape(g: Graph, x: Value) -> Value:
 
     shape = g.node("Shape", [x], (x.rank,), dtype="int64", bound=4096, error=0.0)
     value = onnx.numpy_helper.from_array(np.asarray([0.5], np.float32))
-    made = g.node("ConstantOfShape", [shape], x.shape, dtype="float32", bound=0.5, error=0.0, value=value)
-    return g.node("Add", [x, made], x.shape, bound=x.bound + 0.5)
+    node = g.node("ConstantOfShape", [shape], x.shape, dtype="float32", bound=0.5, error=0.0, value=value)
+    return g.node("Add", [x, node], x.shape, bound=x.bound + 0.5)
 
 
 @maker(*ANY, empty=True, rows=True)

@@ -82,15 +82,15 @@ def qlinear(g: Graph, x: Value) -> Value | None:
     if x.rank == 4:
         filters, channels = g.size(1, 12), x.shape[1]
         weight = g.integers(-100, 100, filters, channels, 3, 3, dtype="int8")
-        given = [x, scales[0], zero_x, weight, scales[1], np.asarray(0, np.int8), scales[2], zero_y]
+        inputs = [x, scales[0], zero_x, weight, scales[1], np.asarray(0, np.int8), scales[2], zero_y]
         if g.chance(0.5):
-            given.append(g.integers(-900, 900, filters, dtype="int32"))
-        return g.node("QLinearConv", given, (x.shape[0], filters, *x.shape[2:]), bound=255, error=_ONE_STEP,
+            inputs.append(g.integers(-900, 900, filters, dtype="int32"))
+        return g.node("QLinearConv", inputs, (x.shape[0], filters, *x.shape[2:]), bound=255, error=_ONE_STEP,
                       pads=[1] * 4)  # fmt: skip
     depth, columns = x.shape[-1], g.size(1, 17)
     weight = g.integers(0, 100, depth, columns, dtype=x.dtype)
-    given = [x, scales[0], zero_x, weight, scales[1], np.asarray(2, x.dtype), scales[2], zero_y]
-    return g.node("QLinearMatMul", given, (*x.shape[:-1], columns), bound=255, error=_ONE_STEP)
+    inputs = [x, scales[0], zero_x, weight, scales[1], np.asarray(2, x.dtype), scales[2], zero_y]
+    return g.node("QLinearMatMul", inputs, (*x.shape[:-1], columns), bound=255, error=_ONE_STEP)
 
 
 @maker(*F32, rank=(2, 4), weight=3, exact=True, nan=False)

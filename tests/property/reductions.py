@@ -149,8 +149,8 @@ def norm_written_out(g: Graph, x: Value) -> Value:
 @maker(*F32, rank=(3, 5), weight=2, rows=True)
 def instance_norm(g: Graph, x: Value) -> Value:
     channels, count = x.shape[1], math.prod(x.shape[2:])
-    given = [x, g.array(channels), g.array(channels)]
-    return _normalized(g, "InstanceNormalization", given, x, count, g.any([1e-1, 1e-2]))
+    inputs = [x, g.array(channels), g.array(channels)]
+    return _normalized(g, "InstanceNormalization", inputs, x, count, g.any([1e-1, 1e-2]))
 
 
 @maker(*F32, rank=(3, 4), weight=4, since=21, rows=True)
@@ -158,15 +158,15 @@ def group_norm(g: Graph, x: Value) -> Value:
     channels = x.shape[1]
     groups = g.any([d for d in range(1, channels + 1) if channels % d == 0])
     count = channels // groups * math.prod(x.shape[2:])
-    given = [x, g.array(channels), g.array(channels)]
-    return _normalized(g, "GroupNormalization", given, x, count, g.any([1e-1, 1e-2]), num_groups=groups)
+    inputs = [x, g.array(channels), g.array(channels)]
+    return _normalized(g, "GroupNormalization", inputs, x, count, g.any([1e-1, 1e-2]), num_groups=groups)
 
 
 @maker(*F32, rank=(2, 4), weight=2, rows=True)
 def batch_norm(g: Graph, x: Value) -> Value:
     c = x.shape[1]
-    given = [g.array(c), g.array(c), g.array(c), g.array(c, low=0.5)]
-    return g.node("BatchNormalization", [x, *given], x.shape, bound=6 * x.bound + 21, gain=6, terms=8)
+    inputs = [g.array(c), g.array(c), g.array(c), g.array(c, low=0.5)]
+    return g.node("BatchNormalization", [x, *inputs], x.shape, bound=6 * x.bound + 21, gain=6, terms=8)
 
 
 @maker(*F32, rank=(4, 4), rows=True)

@@ -51,8 +51,8 @@ class Table:
     @property
     def counts(self) -> Counter[str]:
         """How many of each kind."""
-        found = Counter(kind for kind, _ in self.others.values())
-        return Counter({"pass": len(self.seeds) - len(self.others), **found})
+        kinds = Counter(kind for kind, _ in self.others.values())
+        return Counter({"pass": len(self.seeds) - len(self.others), **kinds})
 
     @property
     def disagreements(self) -> int:
@@ -93,13 +93,13 @@ def write_table(table: Table, path: pathlib.Path = PATH, summarized: bool = True
 
 def _ranges(seeds: Iterable[int]) -> list[list[int]]:
     """[first, last] of each run of seeds that follow each other."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for seed in sorted(seeds):
-        if found and seed == found[-1][1] + 1:
-            found[-1][1] = seed
+        if ranges and seed == ranges[-1][1] + 1:
+            ranges[-1][1] = seed
         else:
-            found.append([seed, seed])
-    return found
+            ranges.append([seed, seed])
+    return ranges
 
 
 def summary(table: Table) -> str:

@@ -77,7 +77,7 @@ class Judge:
         self._maker = {name: n for n in model.graph.node for name in n.output}
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
 
-    def __call__(self, found: Arrays) -> Judgement:
+    def __call__(self, outputs: Arrays) -> Judgement:
         """Judge all stored values of a run.
 
         Raises:
@@ -85,16 +85,16 @@ class Judge:
         """
         elements = ties = off = 0
         for name in stored_names(self._model):
-            one = self._judge(name, found)
+            one = self._judge(name, outputs)
             elements, ties, off = elements + one.elements, ties + one.ties, off + one.off
         return Judgement(elements, ties, off)
 
-    def _judge(self, name: str, found: Arrays) -> Judgement:
+    def _judge(self, name: str, outputs: Arrays) -> Judgement:
         maker = self._maker[name]
         scale = self._constants[maker.input[1]].astype(np.float64)
         zero = self._constants[maker.input[2]] if len(maker.input) > 2 else np.zeros((), np.uint8)
         info, offset = np.iinfo(zero.dtype), zero.astype(np.int64)
-        truth, error = self._truth(maker.input[0], found)
+        truth, error = self._truth(maker.input[0], outputs)
         axis = next((a.i for a in maker.attribute if a.name == "axis"), 1)
         if scale.size > 1:
             shape = [-1 if i == axis % truth.ndim else 1 for i in range(truth.ndim)]
@@ -103,20 +103,20 @@ class Judge:
         wanted = np.clip(np.rint(steps) + offset, info.min, info.max)
         from_middle = np.abs(steps - np.floor(steps) - 0.5)
         tie = from_middle <= error / scale + 4 * _EPS * np.abs(steps)
-        difference = np.abs(found[name].astype(np.int64) - wanted)
+        difference = np.abs(outputs[name].astype(np.int64) - wanted)
         worst = np.unravel_index(int(np.argmax(difference)), difference.shape)
-        assert difference.max(initial=0) <= 1, (name, worst, found[name][worst], steps[worst])
+        assert difference.max(initial=0) <= 1, (name, worst, outputs[name][worst], steps[worst])
         wrong = (difference > 0) & ~tie
         assert not wrong.any(), (name, int(wrong.sum()), steps[wrong][:3], (error / scale + 0 * steps)[wrong][:3])
         return Judgement(truth.size, int(tie.sum()), int((difference > 0).sum()))
 
-    def _truth(self, name: str, found: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    def _truth(self, name: str, outputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """A float value in float64, of the stored values it depends on; and how far float32 may be off."""
         nodes, starts = self._between(name)
         if not nodes:
-            value = starts[name](found)
+            value = starts[name](outputs)
             return value, np.abs(value) * _EPS
-        values = {n: make(found) for n, make in starts.items()}
+        values = {n: make(outputs) for n, make in starts.items()}
         depth = max(self._depth(n, values) for n in nodes) + 2 * len(nodes) + 2
         truth = _run(nodes, values, name)
         if any(n.op_type in _CURVES for n in nodes):
@@ -134,20 +134,20 @@ class Judge:
             if one in starts or one in needed or not one:
                 continue
             if one in self._constants:
-                starts[one] = lambda found, c=self._constants[one]: _double(c)
+                starts[one] = lambda outputs, c=self._constants[one]: _double(c)
             elif maker is None:
-                starts[one] = lambda found, x=self._feeds[one]: _double(x)
+                starts[one] = lambda outputs, x=self._feeds[one]: _double(x)
             elif maker.op_type == "DequantizeLinear":
-                starts[one] = lambda found, m=maker: self._dequantized(m, found)
+                starts[one] = lambda outputs, m=maker: self._dequantized(m, outputs)
             else:
                 needed.update(maker.output)
                 todo.extend(maker.input)
         return [n for n in self._model.graph.node if needed & set(n.output)], starts
 
-    def _dequantized(self, maker: onnx.NodeProto, found: Arrays) -> np.ndarray:
-        given = [self._constants.get(n) if n in self._constants else found.get(n) for n in maker.input]
-        q, scale = given[0], given[1].astype(np.float64)
-        zero = given[2].astype(np.int64) if len(given) > 2 else np.zeros((), np.int64)
+    def _dequantized(self, maker: onnx.NodeProto, outputs: Arrays) -> np.ndarray:
+        inputs = [self._constants.get(n) if n in self._constants else outputs.get(n) for n in maker.input]
+        q, scale = inputs[0], inputs[1].astype(np.float64)
+        zero = inputs[2].astype(np.int64) if len(inputs) > 2 else np.zeros((), np.int64)
         axis = next((a.i for a in maker.attribute if a.name == "axis"), 1)
         if scale.size > 1:
             shape = [-1 if i == axis % q.ndim else 1 for i in range(q.ndim)]

@@ -234,28 +234,28 @@ def _ranges(d: Draft, image: np.ndarray) -> dict[str, tuple[float, float]]:
 
 def _quantized(d: Draft, output: str, image: np.ndarray) -> onnx.ModelProto:
     """The draft with pairs of nodes at its stored values, and with quantized weights."""
-    ranges, made, weights = _ranges(d, image), _Pairs(d), {}
+    ranges, pairs, weights = _ranges(d, image), _Pairs(d), {}
     for name in d.weights:
         if name not in d.weighted and name not in d.biases:
             weights[name] = d.weights[name]
-    made.weights = weights
-    made.store("x", ranges["x"])
+    pairs.weights = weights
+    pairs.store("x", ranges["x"])
     for name in d.weighted:
-        made.store_weight(name)
-    for one in d.nodes:
-        inputs = [made.names.get(name, name) for name in one.input]
-        for k, name in enumerate(one.input):
+        pairs.store_weight(name)
+    for maker in d.nodes:
+        inputs = [pairs.names.get(name, name) for name in maker.input]
+        for k, name in enumerate(maker.input):
             if name in d.biases:
-                inputs[k] = made.store_bias(name)
+                inputs[k] = pairs.store_bias(name)
         copy = onnx.NodeProto()
-        copy.CopyFrom(one)
+        copy.CopyFrom(maker)
         copy.input[:] = inputs
-        made.nodes.append(copy)
-        for name in one.output:
+        pairs.nodes.append(copy)
+        for name in maker.output:
             if name in d.stored:
-                made.store(name, ranges[name])
-    made.nodes.append(node("Identity", made.names[output], "y"))
-    return _model(made.nodes, image.shape, [value("y", None)], made.weights)
+                pairs.store(name, ranges[name])
+    pairs.nodes.append(node("Identity", pairs.names[output], "y"))
+    return _model(pairs.nodes, image.shape, [value("y", None)], pairs.weights)
 
 
 class _Pairs:

@@ -57,12 +57,12 @@ def test_stored_values_between_pairs_are_the_nearest_everywhere(tmp_path: pathli
 def test_integer_operators_have_the_same_bits(tmp_path: pathlib.Path) -> None:
     proto = quantized(tmp_path, "QOperator")
     known = {o.name for o in proto.graph.output}
-    for one in list(proto.graph.node):
-        if one.op_type.startswith(("QLinear", "QGemm", "QuantizeLinear")) and one.output[0] not in known:
-            proto.graph.output.append(onnx.helper.make_tensor_value_info(one.output[0], onnx.TensorProto.UINT8, None))
+    for node in list(proto.graph.node):
+        if node.op_type.startswith(("QLinear", "QGemm", "QuantizeLinear")) and node.output[0] not in known:
+            proto.graph.output.append(onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.UINT8, None))
     feeds = {proto.graph.input[0].name: _image(9)}
     wanted = onnxruntime_outputs(proto, feeds)
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
-    found = compiled.run(feeds)
-    assert [name for name, want in wanted.items() if not np.array_equal(found[name], want)] == []
+    outputs = compiled.run(feeds)
+    assert [name for name, want in wanted.items() if not np.array_equal(outputs[name], want)] == []
     assert "generic" not in {k["recipe"] for k in compiled.report["kernels"]}

@@ -23,10 +23,10 @@ def test_scales_that_are_powers_of_two_give_the_same_bits(seed: int) -> None:
     model, feeds = draw(seed, exact=True)
     options = {} if multiplies_bytes() else {"accuracy": "exact"}
     wanted = onnxruntime_outputs(exposed(model), feeds)
-    found = tvm_ext.compile(exposed(model), cache=False, threads=2, **options).run(feeds)
+    outputs = tvm_ext.compile(exposed(model), cache=False, threads=2, **options).run(feeds)
     for name, want in wanted.items():
-        assert found[name].dtype == want.dtype
-        assert np.array_equal(found[name], want), name
+        assert outputs[name].dtype == want.dtype
+        assert np.array_equal(outputs[name], want), name
     plain = tvm_ext.compile(model, cache=False, threads=2, **options).run(feeds)
     assert np.array_equal(plain["y"], wanted["y"])
 

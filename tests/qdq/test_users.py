@@ -57,8 +57,8 @@ def holds(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> CompiledModel
     """Every stored value is the nearest one, or one of two in a tie; the model as it is gives what it then gives."""
     whole = exposed(proto)
     compiled = tvm_ext.compile(whole, cache=False, threads=2)
-    found = compiled.run(feeds)
-    Judge(proto, feeds)(found)
+    outputs = compiled.run(feeds)
+    Judge(proto, feeds)(outputs)
     plain = tvm_ext.compile(proto, cache=False, threads=2)
     want = onnxruntime_outputs(proto, feeds)["y"]
     out = plain.run(feeds)["y"]

@@ -64,9 +64,9 @@ def test_products_of_tiles_are_counted(name: str, group: int, threads: int) -> N
 def test_a_loop_of_dot_products_has_nothing_but_its_instruction(name: str) -> None:
     """A chain that left its register would measure the cache."""
     lines = loop_of(product_loops.product_kernel(INSTRUCTIONS[name], 1, "dot"), COOPER_LAKE, name)
-    found = [match for line in lines if (match := re.fullmatch(rf"{name}\t(.*), %zmm(\d+)", line))]
-    assert len({match[2] for match in found}) == DOT_CHAINS and len(found) % DOT_CHAINS == 0
-    assert not any("(" in match[1] for match in found)
+    products = [match for line in lines if (match := re.fullmatch(rf"{name}\t(.*), %zmm(\d+)", line))]
+    assert len({match[2] for match in products}) == DOT_CHAINS and len(products) % DOT_CHAINS == 0
+    assert not any("(" in match[1] for match in products)
     assert not [line for line in lines if re.match(r"v(?!pdpbusd|dpbf16ps)\w+\t", line)]
 
 
@@ -75,8 +75,10 @@ def test_a_loop_of_pairs_has_products_and_sums_alone(machine: str, register: str
     described = Machine.described(machine)
     kernel = product_loops.product_kernel(INSTRUCTIONS["vpmaddwd"], 1, "dot", described.lanes)
     lines = loop_of(kernel, described, "vpmaddwd")
-    found = [line for line in lines if re.fullmatch(rf"vpmaddwd\t%{register}\d+, %{register}\d+, %{register}\d+", line)]
-    assert len(found) == sum(line.startswith("vpmaddwd") for line in lines) and len(found) % DOT_CHAINS == 0
+    products = [
+        line for line in lines if re.fullmatch(rf"vpmaddwd\t%{register}\d+, %{register}\d+, %{register}\d+", line)
+    ]
+    assert len(products) == sum(line.startswith("vpmaddwd") for line in lines) and len(products) % DOT_CHAINS == 0
     assert {line.split("\t")[0] for line in lines if line.startswith("v")} == {"vpmaddwd", "vpaddd"}
 
 

@@ -64,7 +64,7 @@ def _as_computed(outputs: Outputs) -> dict[str, np.ndarray]:
 
 
 def judge(
-    found: Outputs, wanted: Outputs, truth: Callable[[], Outputs] | None = None, *, roughly: bool = False
+    outputs: Outputs, wanted: Outputs, truth: Callable[[], Outputs] | None = None, *, roughly: bool = False
 ) -> Verdict:
     """Compare outputs by name; integers must be equal.
 
@@ -74,22 +74,22 @@ def judge(
         truth: the outputs in double precision. A difference where `wanted` is itself as far from the truth, or a
             thirtieth as far, says that the model magnifies rounding errors, and nothing more.
     """
-    if list(found) != list(wanted):
-        return Verdict(np.inf, f"outputs {list(found)}, not {list(wanted)}")
-    rows = [compare(name, np.asarray(found[name]), wanted[name], np.inf if roughly else None) for name in wanted]
+    if list(outputs) != list(wanted):
+        return Verdict(np.inf, f"outputs {list(outputs)}, not {list(wanted)}")
+    rows = [compare(name, np.asarray(outputs[name]), wanted[name], np.inf if roughly else None) for name in wanted]
     error, failed = max(row.of_range for row in rows), [row for row in rows if row.reason or row.cosine < REQUANTIZED]
     if not failed:
         return Verdict(error, "")
-    notes = _magnified(failed, found, wanted, truth()) if truth else {}
+    notes = _magnified(failed, outputs, wanted, truth()) if truth else {}
     reasons = [f"{row.name}: {row.reason or f'cosine {row.cosine:.3f}'}" for row in failed if not notes.get(row.name)]
     return Verdict(error, "; ".join(reasons), "; ".join(notes.values()))
 
 
-def _magnified(failed: list[OutputMetrics], found: Outputs, wanted: Outputs, truth: Outputs) -> dict[str, str]:
+def _magnified(failed: list[OutputMetrics], results: Outputs, wanted: Outputs, truth: Outputs) -> dict[str, str]:
     """Outputs that are not much farther from the truth than `wanted` is -> how far both are."""
     notes = {}
     for row in failed:
-        mine, theirs = (_distance(outputs[row.name], truth[row.name]) for outputs in (found, wanted))
+        mine, theirs = (_distance(outputs[row.name], truth[row.name]) for outputs in (results, wanted))
         if mine <= MAGNIFIED * theirs:
             notes[row.name] = f"float64 is {mine:.1e} away, and {theirs:.1e} from onnxruntime"
     return notes

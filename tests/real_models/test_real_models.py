@@ -60,11 +60,11 @@ def test_pieces_of_a_requantizing_model(name: str) -> None:
     values = onnxruntime_of(pieces_of(proto).watched.SerializeToString(), inputs)
     pieces = pieces_of(proto, values)
     for piece in (pieces.roundings, pieces.rest):
-        given = {value.name: {**inputs, **values}[value.name] for value in piece.graph.input}
-        found = compiled_for(piece, given).run(given)
-        verdict = judge(found, {output: values[output] for output in found})
+        feeds = {value.name: {**inputs, **values}[value.name] for value in piece.graph.input}
+        outputs = compiled_for(piece, feeds).run(feeds)
+        verdict = judge(outputs, {output: values[output] for output in outputs})
         assert not verdict.reason
-        assert len(found) >= 32
+        assert len(outputs) >= 32
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ X = np.linspace(-1, 1, 7, dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "part"),
+    ("outputs", "wanted", "part"),
     [
         ({"y": X}, {"y": X}, ""),
         ({"y": X + np.float32(1e-3)}, {"y": X}, "y: error"),
@@ -49,17 +49,17 @@ X = np.linspace(-1, 1, 7, dtype=np.float32)
         ({"y": X}, {"z": X}, "outputs"),
     ],
 )
-def test_outputs_are_judged(found, wanted, part) -> None:
-    verdict = judge(found, wanted)
+def test_outputs_are_judged(outputs, wanted, part) -> None:
+    verdict = judge(outputs, wanted)
     assert part in verdict.reason and bool(part) == bool(verdict.reason)
 
 
 def test_a_difference_may_be_the_models_own() -> None:
     """float64 is as far from the reference as from the outputs: 1e-3; or it is not: 1e-6."""
-    found, truth = {"y": X + np.float32(1e-3)}, {"y": X.astype(np.float64)}
-    magnified = judge(found, {"y": X - np.float32(1e-3)}, lambda: truth)
+    outputs, truth = {"y": X + np.float32(1e-3)}, {"y": X.astype(np.float64)}
+    magnified = judge(outputs, {"y": X - np.float32(1e-3)}, lambda: truth)
     assert not magnified.reason and "float64 is" in magnified.note
-    assert judge(found, {"y": X - np.float32(1e-6)}, lambda: truth).reason
+    assert judge(outputs, {"y": X - np.float32(1e-6)}, lambda: truth).reason
 
 
 def test_directions_are_compared_roughly() -> None:

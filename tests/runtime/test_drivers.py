@@ -25,11 +25,11 @@ from tvm_ext.runtime.offloading.report import OffloadReport
 NAME = "driver_test"
 
 
-def compiled(batch: Any = 4, **given: Any) -> CompiledModel:
+def compiled(batch: Any = 4, **fields: Any) -> CompiledModel:
     register(make(NAME))
     nodes = [node("MatMul", "x w", "t", "fc"), node("Relu", "t", "u"), node("Tanh", "u", "y")]
     proto = model(nodes, [value("x", [batch, 6])], [value("y", [batch, 7])], {"w": random(6, 7)})
-    return tvm_ext.compile(proto, offload=NAME, offload_options=given, cache=False, shapes=_shapes(batch))
+    return tvm_ext.compile(proto, offload=NAME, offload_options=fields, cache=False, shapes=_shapes(batch))
 
 
 def _shapes(batch: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_eight_threads_call_one_model() -> None:
 def test_a_symbolic_batch_shares_programs_that_are_equal() -> None:
     program = compiled("N")
     assert len(program.batches) == 3
-    assert [one.region for one in program.metadata.offloads] == [f"{NAME}_region_0_n1"]
+    assert [offload.region for offload in program.metadata.offloads] == [f"{NAME}_region_0_n1"]
     for rows in (1, 3, 21):
         x = random(rows, 6)
         np.testing.assert_allclose(program.run(x)["y"], wanted(x), atol=1e-6)

@@ -31,8 +31,8 @@ def test_against_float64(rest: tuple[int, ...]) -> None:
 @pytest.fixture
 def metadata() -> Metadata:
     weights = (TensorSpec("w0", (16, 5, 3), "float32"), TensorSpec("w1", (7,), "float32"))
-    made = programs.metadata([("x", (2,), "float32")], [("y", (2,), "float32")])
-    return replace(made, weights=weights, compact=(Compact(0, (3, 3, 5, 3), Expansion.of(MATRIX)),))
+    described = programs.metadata([("x", (2,), "float32")], [("y", (2,), "float32")])
+    return replace(described, weights=weights, compact=(Compact(0, (3, 3, 5, 3), Expansion.of(MATRIX)),))
 
 
 @pytest.fixture

@@ -32,23 +32,23 @@ print(json.dumps({
 def run_once(path: Path, tmp_path: Path, *arguments: str, **environ: str) -> dict:
     x = np.random.default_rng(1).standard_normal((16, 32)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    found = json.loads(run_python(RUN_ONCE, path, tmp_path / "x.npy", *arguments, **environ))
-    np.testing.assert_array_equal(np.array(found["y"], np.float32), x + BIAS)
-    return found
+    answer = json.loads(run_python(RUN_ONCE, path, tmp_path / "x.npy", *arguments, **environ))
+    np.testing.assert_array_equal(np.array(answer["y"], np.float32), x + BIAS)
+    return answer
 
 
 @pytest.mark.parametrize("runtime_only", ["0", "1"])
 def test_loading_needs_no_compiler(bias_model: CompiledModel, tmp_path: Path, runtime_only: str) -> None:
-    found = run_once(export(bias_model, tmp_path / "m.so"), tmp_path, TVM_USE_RUNTIME_LIB=runtime_only, PATH="")
-    assert not (found["compiler"] or found["tvm"] or found["onnx"])
-    assert found["rooms"] == ["core", "runtime"]
+    answer = run_once(export(bias_model, tmp_path / "m.so"), tmp_path, TVM_USE_RUNTIME_LIB=runtime_only, PATH="")
+    assert not (answer["compiler"] or answer["tvm"] or answer["onnx"])
+    assert answer["rooms"] == ["core", "runtime"]
 
 
 @pytest.mark.parametrize("runtime_only", ["0", "1"])
 def test_with_tvm_imported_before(bias_model: CompiledModel, tmp_path: Path, runtime_only: str) -> None:
     path = export(bias_model, tmp_path / "m.so")
-    found = run_once(path, tmp_path, "tvm first", TVM_USE_RUNTIME_LIB=runtime_only, PATH="")
-    assert found["compiler"] == found["relax"] == (runtime_only == "0")
+    answer = run_once(path, tmp_path, "tvm first", TVM_USE_RUNTIME_LIB=runtime_only, PATH="")
+    assert answer["compiler"] == answer["relax"] == (runtime_only == "0")
 
 
 TVM_LATER = """
@@ -100,5 +100,5 @@ def test_a_parallel_model_loads_the_same_way(rows_model: CompiledModel, tmp_path
     x = np.ones((33, 257), np.float32)
     np.save(tmp_path / "x.npy", x)
     path = export(rows_model, tmp_path / "m.so")
-    found = json.loads(run_python(text, path, tmp_path / "x.npy", TVM_USE_RUNTIME_LIB="1", PATH=""))
-    assert found["y"] == np.float32(rows_model.run(x)["y"].sum())
+    answer = json.loads(run_python(text, path, tmp_path / "x.npy", TVM_USE_RUNTIME_LIB="1", PATH=""))
+    assert answer["y"] == np.float32(rows_model.run(x)["y"].sum())

@@ -62,13 +62,13 @@ def recurrent() -> onnx.ModelProto:
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The three models, exported."""
     folder = tmp_path_factory.mktemp("artifacts")
-    made = []
+    paths = []
     for build in (convolutions, attention, recurrent):
         shapes = {"x": ("N", 3, 33, 31)} if build is convolutions else {}
         compiled = tvm_ext.compile(build(), shapes=shapes, threads=2, cache=False)
-        made.append(folder / f"{build.__name__}.so")
-        compiled.export(made[-1])
-    return made
+        paths.append(folder / f"{build.__name__}.so")
+        compiled.export(paths[-1])
+    return paths
 
 
 COMMON = """
@@ -153,15 +153,15 @@ print(json.dumps({"same": bool(same), "bytes": [before[0], after[0]], "threads":
 @pytest.mark.long
 def test_sixteen_threads_give_the_bits_of_one(artifacts: list[Path]) -> None:
     """200 rounds each over all models, in different orders."""
-    found = json.loads(run_python(COMMON + AT_ONCE, "200", *artifacts, timeout=300, **UNSET))
-    assert found["errors"] == [] and found["different"] == []
+    answer = json.loads(run_python(COMMON + AT_ONCE, "200", *artifacts, timeout=300, **UNSET))
+    assert answer["errors"] == [] and answer["different"] == []
 
 
 @pytest.mark.long
 def test_a_thousand_calls_take_no_memory_and_no_threads(artifacts: list[Path]) -> None:
     """1,000 calls in the main thread, and 1,000 in four others; a few pages are Python's own."""
-    found = json.loads(run_python(COMMON + CALLS, "1000", *artifacts, timeout=300, **UNSET))
-    (before, after), threads = found["bytes"], found["threads"]
-    assert found["same"]
+    answer = json.loads(run_python(COMMON + CALLS, "1000", *artifacts, timeout=300, **UNSET))
+    (before, after), threads = answer["bytes"], answer["threads"]
+    assert answer["same"]
     assert threads[0] == threads[1]
     assert after - before < 1 << 20

@@ -43,11 +43,11 @@ def odd_inputs(x: np.ndarray) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("kind", odd_inputs(np.zeros((16, 32), np.float32)))
 def test_any_memory_gives_the_same_values(bias_model: CompiledModel, x: np.ndarray, kind: str) -> None:
-    given = odd_inputs(x)[kind]
-    expected = np.asarray(given, np.float32) + BIAS
+    inputs = odd_inputs(x)[kind]
+    expected = np.asarray(inputs, np.float32) + BIAS
     for _ in range(4):  # the first two calls of a program look for outputs that are constants
-        np.testing.assert_array_equal(bias_model.run({"x": given})["y"], expected)
-    np.testing.assert_array_equal(bias_model.run(given)["y"], expected)
+        np.testing.assert_array_equal(bias_model.run({"x": inputs})["y"], expected)
+    np.testing.assert_array_equal(bias_model.run(inputs)["y"], expected)
 
 
 def test_outputs_are_writable_aligned_and_their_own(bias_model: CompiledModel, x: np.ndarray) -> None:
@@ -115,9 +115,9 @@ def test_weights_of_odd_kinds(tmp_path) -> None:
     }
     specs = [(name, array.shape, str(array.dtype)) for name, array in weights.items()]
     compiled = model(lambda b, *w: tuple(w), [], specs, weights)
-    for one in (compiled, load(programs.export(compiled, tmp_path / "m.so"))):
+    for program in (compiled, load(programs.export(compiled, tmp_path / "m.so"))):
         for _ in range(3):
-            outputs = one.run()
+            outputs = program.run()
             for name, array in weights.items():
                 assert outputs[name].dtype == array.dtype
                 np.testing.assert_array_equal(outputs[name], array)

@@ -37,8 +37,8 @@ def test_markdown_and_plain_values() -> None:
     assert TABLE.markdown().splitlines()[:2] == [
         "| name | size kB | share | some | flag |", "| --- | ---: | ---: | ---: | --- |"
     ]  # fmt: skip
-    found = json.loads(json.dumps(TABLE.as_dict()))
-    assert found["columns"][1] == {"title": "size", "unit": "kB"} and found["rows"][1] == ["b", 20000, 0.03, 4, False]
+    values = json.loads(json.dumps(TABLE.as_dict()))
+    assert values["columns"][1] == {"title": "size", "unit": "kB"} and values["rows"][1] == ["b", 20000, 0.03, 4, False]
 
 
 def test_columns_have_forms_lengths_bars_and_a_place() -> None:
@@ -93,8 +93,8 @@ class _Row:
 
 
 def test_plain_values_are_json() -> None:
-    found = plain(_Row("a", (1, 2), math.inf, {1: 0.5}), "ok")
-    assert json.loads(json.dumps(found, allow_nan=False)) == {
+    values = plain(_Row("a", (1, 2), math.inf, {1: 0.5}), "ok")
+    assert json.loads(json.dumps(values, allow_nan=False)) == {
         "name": "a", "sizes": [1, 2], "worst": "inf", "inner": {"1": 0.5}, "ok": True
     }  # fmt: skip
 

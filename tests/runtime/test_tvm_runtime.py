@@ -15,9 +15,9 @@ def test_the_library_is_the_one_tvm_loads(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_library_path_of_the_user_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tvm_runtime._library_path()
+    result = tvm_runtime._library_path()
     monkeypatch.setenv("TVM_LIBRARY_PATH", str(tmp_path))
-    assert tvm_runtime._library_path() == found  # nothing there
+    assert tvm_runtime._library_path() == result  # nothing there
     (tmp_path / "libtvm_runtime.so").touch()
     assert tvm_runtime._library_path() == tmp_path / "libtvm_runtime.so"
 

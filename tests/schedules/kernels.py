@@ -75,8 +75,8 @@ def scheduled(
     offered = offered or [Layout.plain(len(p.shape)) for p in match.group.params]
     layouts = recipe.layouts(match, config, offered)
     function = recipe.compute(match, config, layouts)
-    made = apply_schedule(function, match.group, lambda sch: recipe.schedule(sch, match, config, machine))
-    return layouts, IRModule({"main": made.with_attr("global_symbol", "main")})
+    kernel = apply_schedule(function, match.group, lambda sch: recipe.schedule(sch, match, config, machine))
+    return layouts, IRModule({"main": kernel.with_attr("global_symbol", "main")})
 
 
 def run_kernel(

@@ -59,6 +59,25 @@ class Narrow:
             return x.astype("float64"), w.astype("float64")
         return x.astype("float64") - self.zero_point, w.astype("float64") - self.weight_zero
 
+    def result(
+        self, rng: np.random.Generator, arrays: list[np.ndarray], exact: Any, shape: Sequence[int]
+    ) -> np.ndarray:
+        """What scale, bias and relu, all in float32, make of exact sums; the scale and the bias join the arrays.
+
+        Args:
+            shape: of the bias.
+        """
+        if self.kind == "shift":
+            return np.asarray(exact)
+        scale = np.full(shape, 0.01, "float32")
+        if self.kind == "dequantize" and self.per_output:
+            scale = rng.uniform(0.001, 0.02, shape).astype("float32")
+            arrays.append(scale.reshape(-1))
+        if self.kind == "dequantize":
+            exact = exact.astype("float32") * (np.float32(DATA_SCALE) * scale)
+        arrays.append(rng.standard_normal(shape).astype("float32"))
+        return np.asarray(np.maximum(exact + arrays[-1], 0))
+
 
 TYPES = {
     "uint8": Narrow("uint8", "int8", zero_point=113),

@@ -18,10 +18,10 @@ def check(nodes: list[Any], feeds: dict[str, np.ndarray], wanted: dict[str, np.n
     )
     compiled = tvm_ext.compile(model(nodes, inputs, outputs, weights), cache=False)
     np.full(1 << 16, np.nan).sum()  # freed at once: what is allocated next is no zeros
-    found = compiled.run(feeds)
+    results = compiled.run(feeds)
     for name, expected in wanted.items():
-        np.testing.assert_array_equal(found[name], expected, err_msg=name)
-        assert found[name].dtype == expected.dtype
+        np.testing.assert_array_equal(results[name], expected, err_msg=name)
+        assert results[name].dtype == expected.dtype
 
 
 EXPECTED = {

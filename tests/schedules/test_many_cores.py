@@ -75,14 +75,14 @@ def test_a_kernel_wakes_the_threads_that_it_says(name: str, threads: int) -> Non
 
 
 def parallel_extents(function: Any) -> set[int]:
-    found: set[int] = set()
+    extents: set[int] = set()
 
     def visit(loop: Any) -> None:
         if int(loop.kind) == int(tirx.ForKind.PARALLEL):
-            found.add(int(loop.extent))
+            extents.add(int(loop.extent))
 
     tvm_ffi.structural_walk(function.body, (tirx.For, visit))
-    return found - {1}
+    return extents - {1}
 
 
 @pytest.mark.parametrize("threads", [12, 28, 64])

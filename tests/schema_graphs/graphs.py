@@ -47,12 +47,12 @@ _DRAFT = 0.02
 @functools.cache
 def schemas() -> dict[str, list[Any]]:
     """Operator -> its schemas that an opset in range reads, by version; onnxruntime's own begin with "microsoft."."""
-    found: dict[str, list[Any]] = {schema.name: [schema] for schema in _contributed()}
+    by_name: dict[str, list[Any]] = {schema.name: [schema] for schema in _contributed()}
     for schema in sorted(defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version)):
         tensors = all(any(t.startswith("tensor(") for t in value.types) for value in (*schema.inputs, *schema.outputs))
         if schema.domain in ("", "ai.onnx.ml") and schema.name not in _LEFT_OUT and tensors:
-            found.setdefault(schema.name, []).append(schema)
-    return {name: kept for name, versions in found.items() if (kept := _in_range(versions))}
+            by_name.setdefault(schema.name, []).append(schema)
+    return {name: kept for name, versions in by_name.items() if (kept := _in_range(versions))}
 
 
 def _contributed() -> list[Any]:

@@ -257,16 +257,18 @@ def _precision(operator: str, dtype: str) -> str:
     return "float32" if dtype == "float64" and (defined or operator.startswith("microsoft.")) else dtype
 
 
-def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any]) -> str:
+def _different(name: str, case: Case, outputs: Sequence[Any], wanted: Sequence[Any]) -> str:
     """What of the outputs differs first by more than roundings explain; "" if nothing does."""
     graph = onnx.ModelProto.FromString(case.model).graph
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | contenders.feeds_of(case)
-    arrays |= _before(case) | dict(zip([o.name for o in graph.output], found, strict=True))
+    arrays |= _before(case) | dict(zip([o.name for o in graph.output], outputs, strict=True))
     behind = _behind(case, arrays)
     chain = Chain(graph.node, arrays)
-    narrow = _narrowest(graph, [x.dtype.name for x in (*arrays.values(), *found)])
-    slack = moves(case.model, contenders.feeds_of(case)) if case.operator == "microsoft.Inverse" else [0.0] * len(found)
-    for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
+    narrow = _narrowest(graph, [x.dtype.name for x in (*arrays.values(), *outputs)])
+    slack = (
+        moves(case.model, contenders.feeds_of(case)) if case.operator == "microsoft.Inverse" else [0.0] * len(outputs)
+    )
+    for i, (mine, theirs) in enumerate(zip(outputs, map(np.asarray, wanted), strict=True)):
         free = "iu" if theirs.dtype.kind in "iu" else "fV"
         if name != "onnxruntime" and mine.dtype.kind in free:  # ONNX's evaluator is so with widths
             theirs = theirs.astype(mine.dtype)

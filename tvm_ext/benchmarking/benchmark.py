@@ -25,7 +25,7 @@ from ..runtime.spec import TensorSpec
 from ..runtime.values import spread
 from ..verification.arrays import load_npz, save_npz
 from ..verification.environment import describe_machine
-from ..verification.verify import report_of
+from ..verification.verify import VerifyReport, report_of
 from .contenders import CONTENDERS
 from .noise import calibrate, load_warning, noise_warnings
 from .process import Worker, WorkerError, runnable
@@ -159,12 +159,20 @@ class Race:
         }  # fmt: skip
 
     def _check(self, name: str) -> None:
-        tolerance = self.ready[name].get("details", {}).get("tolerance")
-        report = report_of(self._found(name), self._found(REFERENCE), self.reference, tolerance=tolerance)
-        self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
-        if not report.ok:
-            why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
-            self._drop(name, f"outputs disagree: {why[0] if why else 'there are none'}")
+        outputs, wanted = self._found(name), self._found(REFERENCE)
+        report = report_of(outputs, wanted, self.reference, tolerance=self._tolerance(name))
+        self.of_range[name] = report.of_range
+        if wrong := self._wrong(name, report):
+            self._drop(name, f"outputs disagree: {wrong[0]}")
+
+    def _tolerance(self, name: str) -> float | None:
+        """Largest error of a contender, of an output's range; None for that of its dtype."""
+        tolerance: float | None = self.ready[name].get("details", {}).get("tolerance")
+        return tolerance
+
+    def _wrong(self, name: str, report: VerifyReport) -> Sequence[str]:
+        """What disagrees, for which a contender has no time."""
+        return report.wrong
 
     @contextlib.contextmanager
     def _dropping(self, name: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.instruments import KINDS
-from .shared.common import add_input_arguments, given_inputs, model_of, print_result
+from .shared.common import add_input_arguments, add_tolerance_argument, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 EXAMPLE = """\
@@ -21,10 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
     parser.add_argument("--by", choices=KINDS, help="what to switch off (default: one kind after the other)")
     add_input_arguments(parser)
-    parser.add_argument(
-        "--tolerance", type=float, metavar="PART",
-        help="largest error of the output's range (default: by dtype; 1e-5 for float32)",
-    )  # fmt: skip
+    add_tolerance_argument(parser)
     add_compile_arguments(parser)
 
 

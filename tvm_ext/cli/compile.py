@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from ..runtime.sizes.symbols import sizes_text
-from ..runtime.table import Cell, Column, few, knobs_text, percent
+from ..runtime.table import Cell, Column, few, knobs_text, microseconds, percent
 from .shared.common import Progress, compile_with_progress, model_of, print_json, spec_dicts, table_text, value_dicts
 from .shared.options import add_compile_arguments, refuse_compile_options
 from .shared.stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
@@ -199,14 +199,10 @@ def _print_choices(kernels: Sequence[Mapping[str, Any]]) -> None:
 def _choice_cells(kernel: Mapping[str, Any]) -> tuple[str, ...]:
     choice = kernel["choice"]
     return (
-        kernel["name"], f"{kernel['recipe']} by {choice['by']}", _us(choice.get("seconds")),
-        _us(choice.get("default_seconds")), f"{kernel['estimated_us']:.1f} us",
+        kernel["name"], f"{kernel['recipe']} by {choice['by']}", microseconds(choice.get("seconds")),
+        microseconds(choice.get("default_seconds")), f"{kernel['estimated_us']:.1f} us",
         f"measured {choice['measured']} of {choice['candidates']}", choice["reason"],
     )  # fmt: skip
-
-
-def _us(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1e6 * seconds:.1f} us"
 
 
 def _print_timing(report: Mapping[str, Any]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from ..runtime.table import knobs_text, plain_named
+from ..runtime.table import knobs_text, microseconds, plain_named
 from .shared.common import print_result, table_text
 from .shared.options import add_options, compile_options
 
@@ -160,10 +159,6 @@ def _plain(text: str, most: int = 110) -> str:
     return shown if len(text) <= most else shown[:most] + "..."
 
 
-def _us(seconds: float) -> str:
-    return f"{1e6 * seconds:.1f} us" if math.isfinite(seconds) else ""
-
-
 def _ordered(summary: TaskSummary) -> list[Record]:
     """Fastest first, what was stopped early and what failed at the end."""
     return sorted(summary.records, key=lambda r: (bool(r.error), r.discarded, r.cost))
@@ -172,14 +167,15 @@ def _ordered(summary: TaskSummary) -> list[Record]:
 def _chosen(record: Record | None) -> str:
     if record is None:
         return "the default"
-    return f"{_us(record.cost)} {record.recipe} {knobs_text(record.config)} of session {record.session or '(none)'}"
+    what = f"{microseconds(record.cost)} {record.recipe} {knobs_text(record.config)}"
+    return f"{what} of session {record.session or '(none)'}"
 
 
 def _task_cells(summary: TaskSummary) -> tuple[object, ...]:
     best, verdict = summary.best, summary.verdict
     decided = "" if verdict is None else f"use {verdict.recipe}" if verdict.recipe else "default"
     return (
-        _plain(summary.task.short), len(summary.records), summary.failed or "", _us(best.cost) if best else "",
+        _plain(summary.task.short), len(summary.records), summary.failed or "", microseconds(best.cost) if best else "",
         _plain(best.recipe) if best else "", len(summary.sessions), _plain(decided),
     )  # fmt: skip
 
@@ -188,7 +184,7 @@ def _record_cells(record: Record) -> tuple[str, ...]:
     state = record.error or ("discarded" if record.discarded else "")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(min(max(record.timestamp, 0), 2**37)))
     cells = (_plain(record.recipe), _plain(knobs_text(record.config)), state, _plain(record.session), when)
-    return _us(record.cost), *cells
+    return microseconds(record.cost), *cells
 
 
 def _task_dict(summary: TaskSummary) -> dict[str, Any]:

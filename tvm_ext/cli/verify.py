@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import OptionError
 from ..core.instruments import KINDS, Instruments
 from .run import opened
-from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
+from .shared.common import Progress, add_input_arguments, add_tolerance_argument, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = "the ends of the bounds, two that are drawn by the seed, and one of each program of fixed sizes"
     add_input_arguments(parser, sizes=sizes, several=True, seed=False)
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one check for each seed (default: 0)")
-    parser.add_argument(
-        "--tolerance", type=float, metavar="PART",
-        help="largest error of the output's range (default: by dtype; 1e-5 for float32)",
-    )  # fmt: skip
+    add_tolerance_argument(parser)
     parser.add_argument(
         "--layers", action="store_true",
         help="compare what every kernel writes with onnxruntime's value there, and name the first one that is wrong",

@@ -212,6 +212,11 @@ def percent(part: float | None, digits: int = 0) -> str:
     return "" if part is None else f"{100 * part:.{digits}f} %"
 
 
+def microseconds(seconds: float | None) -> str:
+    """A time in microseconds; "" where there is none, or no finite one."""
+    return f"{1e6 * seconds:.1f} us" if seconds is not None and math.isfinite(seconds) else ""
+
+
 def percent_cell(part: float | None, digits: int = 1, bar: bool = False) -> Cell | None:
     """A part as percent that sorts by itself, with a bar behind it if asked for; None for None."""
     return None if part is None else Cell(percent(part, digits), part, part if bar else None)

@@ -227,12 +227,11 @@ class _Tuned:
         rows = [_row(group, session, judged) for group in keys.values()]
         rows.sort(key=lambda row: -row.calls * row.before if math.isfinite(row.before) else 0.0)
         checked = judged.checked if judged else None
-        worst = max((o.of_range for o in checked.outputs), default=None) if checked else None
         if judged and judged.verdicts and not judged.kept and not failed:
             notes = [*notes, f"nothing is kept: {judged.reason}"]
         return TuneReport(
-            self.name, name, log, tuple(rows), seconds, stopped, judged.ratio if judged else None, worst, tuple(notes),
-            failed,
+            self.name, name, log, tuple(rows), seconds, stopped, judged.ratio if judged else None,
+            checked.of_range if checked else None, tuple(notes), failed,
         )  # fmt: skip
 
 

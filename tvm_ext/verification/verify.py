@@ -50,6 +50,17 @@ class VerifyReport(Shown):
         return bool(self.outputs) and not self.problems and all(o.ok for o in self.outputs)
 
     @property
+    def wrong(self) -> tuple[str, ...]:
+        """What disagrees, a text each; none if it is ok."""
+        rows = (f"{o.name}: {o.reason}" for o in self.outputs if not o.ok)
+        return (*self.problems, *rows, *(() if self.outputs else ("there are no outputs",)))
+
+    @property
+    def of_range(self) -> float:
+        """The largest error, as a part of its output's range."""
+        return max((o.of_range for o in self.outputs), default=0.0)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Outputs whose agreement proves little: both sides have no finite value there."""
         return tuple(

@@ -54,15 +54,15 @@ def accesses(program: Program, instruction: Instruction) -> list[Access]:
         ]
     if isinstance(instruction, Reduce):
         item, terms = program.accelerator.itemsize, instruction.cols * instruction.taps
-        found = [_range("scratchpad", instruction.a, instruction.rows * terms * item, False)]
-        found += [_range("scratchpad", instruction.b, terms * item, False)] * (instruction.op == "dot")
-        return [*found, _range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
+        accessed = [_range("scratchpad", instruction.a, instruction.rows * terms * item, False)]
+        accessed += [_range("scratchpad", instruction.b, terms * item, False)] * (instruction.op == "dot")
+        return [*accessed, _range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
     if isinstance(instruction, Vector):
         count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}[instruction.source]
-        found = [_range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
-        return found + [_range("scratchpad", instruction.address, count * ITEMSIZE[instruction.dtype], False)] * bool(
-            count
-        )
+        accessed = [_range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
+        return accessed + [
+            _range("scratchpad", instruction.address, count * ITEMSIZE[instruction.dtype], False)
+        ] * bool(count)
     if isinstance(instruction, Store):
         read = _range("accumulator", instruction.c, instruction.rows * instruction.cols, False)
         return [read, _whole(program, instruction.tensor, True)]

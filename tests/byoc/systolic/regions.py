@@ -25,12 +25,12 @@ def op(
     name: str, *operands: Operand | Operation, shape: Sequence[int] = (), dtype: str = "", **attrs: Any
 ) -> Operation:
     """An operation; an operand may be the operation that computes it. By default elementwise, of the first's dtype."""
-    given = tuple(o.result if isinstance(o, Operation) else o for o in operands)
-    shapes = [tuple(o.shape) for o in given]
+    values = tuple(o.result if isinstance(o, Operation) else o for o in operands)
+    shapes = [tuple(o.shape) for o in values]
     shape = tuple(shape) or np.broadcast_shapes(*shapes)
     number = next(_numbers)
-    result = Value(f"{name.rpartition('.')[2]}_{number}", shape, dtype or str(given[0].dtype))
-    return Operation(f"relax.{name}", given, result, attrs, (f"node_{number}",))
+    result = Value(f"{name.rpartition('.')[2]}_{number}", shape, dtype or str(values[0].dtype))
+    return Operation(f"relax.{name}", values, result, attrs, (f"node_{number}",))
 
 
 def matmul(a: Operand | Operation, b: Operand | Operation, dtype: str = "float32") -> Operation:
@@ -64,8 +64,8 @@ def quantize(x: Operation, scale: Any, zero: int, dtype: str = "int8", axis: int
 
 
 def permuted(x: Value | Operation, *axes: int) -> Operation:
-    given = x.result if isinstance(x, Operation) else x
-    return op("permute_dims", given, shape=[given.shape[a] for a in axes], axes=axes)
+    source = x.result if isinstance(x, Operation) else x
+    return op("permute_dims", source, shape=[source.shape[a] for a in axes], axes=axes)
 
 
 def reshaped(x: Value | Operation, *shape: int) -> Operation:
@@ -74,28 +74,28 @@ def reshaped(x: Value | Operation, *shape: int) -> Operation:
 
 def composite(*operations: Operation) -> Composite:
     """Of operations in order, one of them an anchor; of elementwise ones the first behind the prologue is."""
-    (at,) = [i for i, one in enumerate(operations) if one.op in ANCHORS] or [
-        next(i for i, one in enumerate(operations) if one.op not in READERS)
+    (at,) = [i for i, operation in enumerate(operations) if operation.op in ANCHORS] or [
+        next(i for i, operation in enumerate(operations) if operation.op not in READERS)
     ]
     return Composite("made", operations[:at], operations[at], operations[at + 1 :])
 
 
 def region(*composites: Composite, outputs: Sequence[Value] = ()) -> Region:
     """By default the outputs are the results that none of the composites reads."""
-    made = {c.result.name: c.result for c in composites}
+    results = {c.result.name: c.result for c in composites}
     read = {v.name: v for c in composites for v in c.inputs}
-    inputs = tuple(v for name, v in read.items() if name not in made)
-    ends = outputs or [v for name, v in made.items() if name not in read]
+    inputs = tuple(v for name, v in read.items() if name not in results)
+    ends = outputs or [v for name, v in results.items() if name not in read]
     return Region("region_0", composites, inputs, tuple(ends))
 
 
-def run(one: Region, inputs: Mapping[str, np.ndarray], **options: Any) -> list[np.ndarray]:
+def run(offloaded: Region, inputs: Mapping[str, np.ndarray], **options: Any) -> list[np.ndarray]:
     """Outputs of a region, by the back end's own lowering and driver; checks say that it takes all composites."""
     settings = BACKEND.make_options({**SMALL, **options})
-    for each in one.composites:
+    for each in offloaded.composites:
         assert BACKEND.limits.refuse(each) == "" == BACKEND.patterns[0].check(each, settings)
-    outputs = [np.full(v.shape, 77, v.dtype) for v in one.outputs]
-    BACKEND.driver(BACKEND.lowered(one, settings).program)([inputs[v.name] for v in one.inputs], outputs)
+    outputs = [np.full(v.shape, 77, v.dtype) for v in offloaded.outputs]
+    BACKEND.driver(BACKEND.lowered(offloaded, settings).program)([inputs[v.name] for v in offloaded.inputs], outputs)
     return outputs
 
 

@@ -112,11 +112,11 @@ def test_a_region_of_convolutions_and_a_matmul() -> None:
     conv = conv2d(value("x", 1, 3, 6, 6), w, padding=(1, 1, 1, 1))
     relu = op("nn.relu", biased := op("add", conv, bias))
     apart, last = conv2d(relu, depthwise, groups=4), matmul(value("r", 4, 6), dense_w)
-    made = region(*(composite(*ops) for ops in ((conv, biased, relu), (apart,), (last,))))
+    offloaded = region(*(composite(*ops) for ops in ((conv, biased, relu), (apart,), (last,))))
     options: dict[str, Any] = {"dtype": "bfloat16", "dataflow": "os"}
-    outputs = run(made, {"x": x, "r": r}, **options)
-    by_name = dict(zip((v.name for v in made.outputs), outputs, strict=True))
-    layers = timing_of(made, SystolicOptions(**{**SMALL, **options})).program.layers
+    outputs = run(offloaded, {"x": x, "r": r}, **options)
+    by_name = dict(zip((v.name for v in offloaded.outputs), outputs, strict=True))
+    layers = timing_of(offloaded, SystolicOptions(**{**SMALL, **options})).program.layers
     patches = windows(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), 3)
     first = in_order(patches, w.reshape(4, -1).T, layers[0].facts["tile"][1], 1 << 20).T.reshape(1, 4, 6, 6)
     terms = windows(rounded(np.maximum(first + bias, 0)), 3).reshape(16, 4, 9) * rounded(depthwise.reshape(4, 9))

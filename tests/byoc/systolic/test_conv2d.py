@@ -47,8 +47,8 @@ def test_int8_with_padding_of_any_value(geometry: ConvGeometry, dtype: str) -> N
     layer = conv2d("conv", "x", filter_matrices(w), "y", geometry, images=2, pad_value=-128)
     shape = (2, 5, *geometry.out_size)
     tensors = [Tensor("x", "input", x.shape, dtype), Tensor("y", "output", shape, "int32")]
-    given = x if dtype == "int8" else (x.astype(np.int16) + 128).astype(np.uint8)
-    y = run(lower([layer], tensors, SMALL_INT8), {"x": given})["y"]
+    image = x if dtype == "int8" else (x.astype(np.int16) + 128).astype(np.uint8)
+    y = run(lower([layer], tensors, SMALL_INT8), {"x": image})["y"]
     np.testing.assert_array_equal(y, direct_conv2d(x.astype(np.int32), w.astype(np.int32), geometry, -128))
 
 

@@ -62,8 +62,8 @@ def test_matmul_integer(a_dtype: str, a_zero: int, b_dtype: str, b_zero: int, si
     weights = {"w": w, "zx": np.array(a_zero, a_dtype), "zw": np.array(b_zero, b_dtype)}
     proto = model([node("MatMulInteger", "x w zx zw", "y")], specs({"x": x}), [value("y", (m, n), 6)], weights)
     left = less(of(x), a_zero)
-    made = region(composite(*left, matmul(left[1], w.astype(np.int32) - b_zero, "int32")))
-    (y,) = run(made, {"x": x}, **INT8)
+    offloaded = region(composite(*left, matmul(left[1], w.astype(np.int32) - b_zero, "int32")))
+    (y,) = run(offloaded, {"x": x}, **INT8)
     np.testing.assert_array_equal(y, reference(proto, {"x": x}))
 
 
@@ -72,8 +72,8 @@ def test_matmul_integer_of_two_computed_tensors() -> None:
     rng = np.random.default_rng(0)
     x, w = integers(rng, (2, 3, 5, 9), "uint8"), integers(rng, (3, 9, 6), "int8")
     left, right = less(of(x), 128), less(of(w, "w"), 0)[:1]
-    made = region(composite(*left, *right, matmul(left[1], right[0], "int32")))
-    (y,) = run(made, {"x": x, "w": w}, **INT8)
+    offloaded = region(composite(*left, *right, matmul(left[1], right[0], "int32")))
+    (y,) = run(offloaded, {"x": x, "w": w}, **INT8)
     np.testing.assert_array_equal(y, (x.astype(np.int32) - 128) @ w.astype(np.int32))
 
 
@@ -83,8 +83,8 @@ def test_int32_sums_wrap_around() -> None:
     x, w = np.full((1, depth), -128, np.int8), np.full((depth, 1), -128, np.int32)
     left = less(of(x), 0)
     product = matmul(left[1], w, "int32")
-    made = region(composite(*left, product, op("add", product, np.array([-5], np.int32))))
-    (y,) = run(made, {"x": x}, **INT8, scratchpad_bytes=1 << 20)
+    offloaded = region(composite(*left, product, op("add", product, np.array([-5], np.int32))))
+    (y,) = run(offloaded, {"x": x}, **INT8, scratchpad_bytes=1 << 20)
     assert y.item() == -(1 << 31) + (1 << 14) - 5
 
 
@@ -124,8 +124,8 @@ def test_qlinear_matmul(x_dtype: str, x_zero: int, w_dtype: str, w_zero: int, pe
     proto = model(nodes, specs({"x": x}), [value("y", (13, 11), TYPES[x_dtype])], weights)
     left = less(of(x), x_zero)
     sums = matmul(left[1], w.astype(np.int32) - w_zero, "int32")
-    made = region(composite(*left, sums, *requantized(sums, x_scale * w_scale / y_scale, y_zero, x_dtype)))
-    (y,) = run(made, {"x": x}, **INT8)
+    offloaded = region(composite(*left, sums, *requantized(sums, x_scale * w_scale / y_scale, y_zero, x_dtype)))
+    (y,) = run(offloaded, {"x": x}, **INT8)
     np.testing.assert_array_equal(y, reference(proto, {"x": x}))
     assert len(np.unique(y)) > 15
 
@@ -149,8 +149,8 @@ def test_qlinear_conv(x_zero: int, groups: int, per_channel: bool) -> None:
     add = op("add", conv, bias.reshape(1, 8, 1, 1))
     factor = x_scale * w_scale / y_scale
     factor = factor.reshape(1, 8, 1, 1) if per_channel else factor
-    made = region(composite(*left, conv, add, *requantized(add, factor, 111, "uint8")))
-    (y,) = run(made, {"x": x}, **INT8)
+    offloaded = region(composite(*left, conv, add, *requantized(add, factor, 111, "uint8")))
+    (y,) = run(offloaded, {"x": x}, **INT8)
     np.testing.assert_array_equal(y, reference(proto, {"x": x}))
 
 
@@ -184,8 +184,8 @@ def qdq_dense(rng: np.random.Generator, powers: bool) -> tuple[onnx.ModelProto, 
     first = op("add", product, bd)
     second = op("add", first, rd)
     relu = op("nn.relu", second)
-    made = composite(xd, wd, turned, bd, rd, product, first, second, relu, quantize(relu, y_scale, 5))
-    return proto, region(made), inputs
+    layer = composite(xd, wd, turned, bd, rd, product, first, second, relu, quantize(relu, y_scale, 5))
+    return proto, region(layer), inputs
 
 
 def qdq_conv(rng: np.random.Generator, powers: bool) -> tuple[onnx.ModelProto, Region, dict[str, np.ndarray]]:
@@ -213,8 +213,8 @@ def qdq_conv(rng: np.random.Generator, powers: bool) -> tuple[onnx.ModelProto, R
 @pytest.mark.parametrize("make", [qdq_dense, qdq_conv])
 @pytest.mark.parametrize("seed", range(3))
 def test_qdq_with_scales_of_two(make: Any, seed: int) -> None:
-    proto, made, inputs = make(np.random.default_rng(seed), True)
-    (y,) = run(made, inputs, **INT8)
+    proto, layer, inputs = make(np.random.default_rng(seed), True)
+    (y,) = run(layer, inputs, **INT8)
     np.testing.assert_array_equal(y, reference(proto, inputs))
     assert len(np.unique(y)) > 20
 
@@ -224,8 +224,8 @@ def test_qdq_with_any_scales(make: Any) -> None:
     """Floats are rounded in another order: of 20 models no value is off by more than one step, of 1,000 at most two."""
     off = total = 0
     for seed in range(20):
-        proto, made, inputs = make(np.random.default_rng(seed), False)
-        difference = np.abs(run(made, inputs, **INT8)[0].astype(int) - reference(proto, inputs).astype(int))
+        proto, layer, inputs = make(np.random.default_rng(seed), False)
+        difference = np.abs(run(layer, inputs, **INT8)[0].astype(int) - reference(proto, inputs).astype(int))
         assert difference.max() <= 1
         off, total = off + int((difference > 0).sum()), total + difference.size
     assert off <= 0.002 * total
@@ -250,8 +250,8 @@ def test_quantized_layers_in_a_row() -> None:
     first = matmul(xd, wd)
     quantized = quantize(first, 32.0, -3)
     hd, vd = dequantize(quantized.result, 32.0, -3), dequantize(w2, 0.5)
-    made = region(composite(xd, wd, first, quantized), composite(hd, vd, matmul(hd, vd)))
-    (y,) = run(made, {"x": x}, **INT8)
+    offloaded = region(composite(xd, wd, first, quantized), composite(hd, vd, matmul(hd, vd)))
+    (y,) = run(offloaded, {"x": x}, **INT8)
     h = np.clip(np.rint((x.astype(float) - 3) @ w1 * 0.125 / 32) - 3, -128, 127)
     np.testing.assert_array_equal(y, (h + 3) * 32 @ w2 * 0.5)
 

@@ -17,17 +17,17 @@ def test_defaults_are_those_of_the_accelerator_in_float32() -> None:
 
 
 def test_all_settings_of_the_accelerator_are_options() -> None:
-    given: Any = {"rows": 8, "energy": {"dram_byte": 100.0}, "dataflow": "os", "frequency_hz": 2e9}
-    options = BACKEND.make_options(given)
+    settings: Any = {"rows": 8, "energy": {"dram_byte": 100.0}, "dataflow": "os", "frequency_hz": 2e9}
+    options = BACKEND.make_options(settings)
     assert options.energy == EnergyTable(dram_byte=100.0)
     assert options.accelerator == Accelerator(rows=8, dtype="float32", energy=options.energy, frequency_hz=2e9)
     names = {field.name for field in dataclasses.fields(Accelerator)}
     assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow", "fusion", "run"}
-    assert hash(options) == hash(BACKEND.make_options(given))
+    assert hash(options) == hash(BACKEND.make_options(settings))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"dataflow": "xs"}, "dataflow='xs' is unknown"),
         ({"energy": {"dram": 1.0}}, "unknown setting 'dram' of the energy table"),
@@ -42,8 +42,8 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"row": 4}, "no option 'row'.*did you mean 'rows'"),
     ],
 )
-def test_refusals(given: dict[str, Any], message: str) -> None:
+def test_refusals(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
-        BACKEND.make_options(given)
+        BACKEND.make_options(settings)
 
     assert re.search(message, str(caught.value), re.DOTALL)

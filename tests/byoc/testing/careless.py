@@ -23,7 +23,7 @@ def check(composite: Composite, options: Any) -> str:
 
 def lower(region: Region, options: Any) -> Lowered:
     """All weights of a region of matmuls in a row."""
-    weights = [np.asarray(one.operands[1]) for one in region.operations]
+    weights = [np.asarray(operation.operands[1]) for operation in region.operations]
     head = json.dumps([weight.shape for weight in weights]).encode()
     return Lowered(head + b"\n" + b"".join(weight.tobytes() for weight in weights))
 

@@ -18,7 +18,11 @@ def test_a_line_is_a_node() -> None:
     assert (conv.op_type, conv.name, list(conv.input)) == ("Conv", "conv_m", ["x", "w"])
     assert {a.name: onnx.helper.get_attribute_value(a) for a in conv.attribute} == {"strides": [2, 1], "group": 2}
     assert list(split.output) == ["a", "b"]
-    assert [one.name for one in model.graph.output] == ["m", "b", "y"]  # what nothing reads, and what was asked for
+    assert [output.name for output in model.graph.output] == [
+        "m",
+        "b",
+        "y",
+    ]  # what nothing reads, and what was asked for
     assert [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 3, 5]
 
 

@@ -55,10 +55,10 @@ def lowering(chip: Backend, change: Callable[[Lowered], Lowered]) -> Backend:
 
 # ------------------------------------------------------------------------------------------------ good ones
 def test_the_template_passes_what_is_quick(chip: Backend) -> None:
-    made = few(chip)
-    assert made.keys() >= QUICK
+    cases_of_chip = few(chip)
+    assert cases_of_chip.keys() >= QUICK
     for name in QUICK:
-        made[name].run()
+        cases_of_chip[name].run()
 
 
 def test_a_report_of_what_passes(chip: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,16 +74,16 @@ def test_a_report_of_what_passes(chip: Backend, monkeypatch: pytest.MonkeyPatch)
 
 def test_models_of_ones_own_are_checked_too(chip: Backend) -> None:
     proto = graph(["y = MatMul(x, w)"], {"x": Tensor((2, 3))}, {"w": np.ones((3, 5), np.float32)})
-    made = {str(case): case for case in cases(chip, models=[KitModel("mine", "my own", proto)])}
-    assert made["numbers-mine"].run().startswith("1 of 1 nodes there")
+    by_name = {str(case): case for case in cases(chip, models=[KitModel("mine", "my own", proto)])}
+    assert by_name["numbers-mine"].run().startswith("1 of 1 nodes there")
 
 
 def test_models_are_those_that_a_back_end_has_anchors_and_dtypes_for(chip: Backend) -> None:
     names = {case.about for case in cases(chip) if case.check == "numbers"}
     assert "dense" in names and not {"conv", "softmax", "int8-dense"} & names
     wide = replace(chip, limits=replace(chip.limits, dtypes=("float32", "int8", "float64", "int32", "float16")))
-    made = [*cases(wide)]
-    assert "int8-dense" in {case.about for case in made} and "refusal-dtype" not in map(str, made)
+    all_cases = [*cases(wide)]
+    assert "int8-dense" in {case.about for case in all_cases} and "refusal-dtype" not in map(str, all_cases)
 
 
 # ------------------------------------------------------------------------------------------------ bad ones
@@ -121,9 +121,9 @@ def test_constants_that_are_shared_by_their_shape(chip: Backend) -> None:
 
 def test_a_runner_that_leaves_part_of_an_output(chip: Backend) -> None:
     def part(run: Any, inputs: Any, outputs: Any) -> None:
-        made = [np.empty_like(output) for output in outputs]
-        run(inputs, made)
-        for output, full in zip(outputs, made, strict=True):
+        results = [np.empty_like(output) for output in outputs]
+        run(inputs, results)
+        for output, full in zip(outputs, results, strict=True):
             output[..., 1:] = full[..., 1:]
 
     assert "what was in their memory before" in failure(running(chip, part), "runner-dense")
@@ -150,7 +150,7 @@ def test_a_runner_for_one_thread(chip: Backend) -> None:
 
 def test_programs_that_are_never_the_same(chip: Backend) -> None:
     count = itertools.count()
-    salted = lowering(chip, lambda made: replace(made, program=made.program + bytes([next(count)])))
+    salted = lowering(chip, lambda lowered: replace(lowered, program=lowered.program + bytes([next(count)])))
     salted = replace(salted, driver=lambda program: chip.driver(program[:-1]))
     assert "other bytes in kit_chip_region_0" in failure(salted, "programs-twice")
 
@@ -161,7 +161,7 @@ def test_a_cost_that_is_no_time(chip: Backend, cost: float) -> None:
 
 
 def test_facts_that_are_no_plain_values(chip: Backend) -> None:
-    odd = lowering(chip, lambda made: replace(made, facts={"rate": float("nan")}))
+    odd = lowering(chip, lambda lowered: replace(lowered, facts={"rate": float("nan")}))
     assert "not finite: nan" in failure(odd, "report-dense")
 
 
@@ -230,8 +230,8 @@ def test_the_kit_raises_nothing(chip: Backend, monkeypatch: pytest.MonkeyPatch) 
     def fails() -> str:
         raise ZeroDivisionError("oops")
 
-    made = (Case("numbers", "dense", "numbers", fails), Case("numbers", "twins", "numbers", lambda: "fine"))
-    monkeypatch.setattr("tvm_ext.byoc.testing.kit.cases", lambda *_: made)
+    two_cases = (Case("numbers", "dense", "numbers", fails), Case("numbers", "twins", "numbers", lambda: "fine"))
+    monkeypatch.setattr("tvm_ext.byoc.testing.kit.cases", lambda *_: two_cases)
     report = check_backend(chip)
     assert [row.ok for row in report.rows] == [False, True]
     assert report.rows[0].detail == "expected: numbers; came: ZeroDivisionError: oops"

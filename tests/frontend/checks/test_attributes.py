@@ -10,8 +10,8 @@ from ..graphs import imported, message, model, node, value
 
 
 def pooled(**attributes):
-    given = {"kernel_shape": [2, 2], **attributes}
-    return model([node("AveragePool", ["x"], ["y"], "pool", **given)], [value("x", [1, 2, 6, 6])], [value("y", None)])
+    attrs = {"kernel_shape": [2, 2], **attributes}
+    return model([node("AveragePool", ["x"], ["y"], "pool", **attrs)], [value("x", [1, 2, 6, 6])], [value("y", None)])
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_nodes_within_branches_are_looked_at():
     ],
 )
 def test_what_would_end_the_process_in_the_inference_of_onnx(op_type, inputs, outputs, attributes, part):
-    made = node(op_type, list(inputs), list(outputs), "it", **attributes)
-    given = [value("x", [1, 8, 4, 0]), value("i", [1, 8, 4, 0], 7)][: len(inputs)]
+    built_node = node(op_type, list(inputs), list(outputs), "it", **attributes)
+    arguments = [value("x", [1, 8, 4, 0]), value("i", [1, 8, 4, 0], 7)][: len(inputs)]
     with pytest.raises(ModelError, match="'it'") as error:
-        imported(model([made], given, [value("y", None)], opset=18))
+        imported(model([built_node], arguments, [value("y", None)], opset=18))
     assert part in message(error.value)
 
 

@@ -24,8 +24,8 @@ def calling(*bodies):
 
 
 def test_functions_within_functions_are_inlined():
-    found = imported(calling(["f1", "f1"], ["Neg", "Neg"]))
-    assert found.outputs[0].shape == (2,)
+    translated = imported(calling(["f1", "f1"], ["Neg", "Neg"]))
+    assert translated.outputs[0].shape == (2,)
 
 
 @pytest.mark.parametrize("bodies", [[["f0"]], [["f1"], ["f2"], ["f0"]]])
@@ -35,13 +35,10 @@ def test_circles_are_named(bodies):
     assert message(error.value)
 
 
-def test_what_doubles_thirty_times_is_refused():
-    with pytest.raises(UnsupportedError, match="more than 100000 nodes") as error:
-        imported(calling(*([f"f{i + 1}"] * 2 for i in range(30)), ["Neg"]))
-    assert message(error.value)
-
-
-def test_what_is_too_deep_is_refused():
-    with pytest.raises(UnsupportedError, match="more than 100 deep") as error:
-        imported(calling(*([f"f{i + 1}"] for i in range(150)), ["Neg"]))
+@pytest.mark.parametrize(
+    ("calls", "depth", "wrong"), [(2, 30, "more than 100000 nodes"), (1, 150, "more than 100 deep")]
+)
+def test_what_doubles_thirty_times_or_is_too_deep_is_refused(calls, depth, wrong):
+    with pytest.raises(UnsupportedError, match=wrong) as error:
+        imported(calling(*([f"f{i + 1}"] * calls for i in range(depth)), ["Neg"]))
     assert message(error.value)

@@ -23,10 +23,10 @@ def test_nodes_in_order_stay():
 def test_nodes_out_of_order_are_sorted_reported_and_right():
     proto = chain(("b", "y"), ("a", "b"), ("x", "a"))
     assert [n.name for n in sorted_nodes(proto.graph, "m")] == ["n2", "n1", "n0"]
-    found = imported(proto)
-    assert "sorted" in found.warnings[0]
+    translated = imported(proto)
+    assert "sorted" in translated.warnings[0]
     assert [n.name for n in proto.graph.node] == ["n0", "n1", "n2"]  # the caller's is left as it is
-    np.testing.assert_array_equal(run_tvm(found, {"x": np.array([-1, 1], np.float32)})[0], [0, 1])
+    np.testing.assert_array_equal(run_tvm(translated, {"x": np.array([-1, 1], np.float32)})[0], [0, 1])
 
 
 def test_only_what_must_move_moves():
@@ -106,5 +106,5 @@ def test_an_initializer_may_be_listed_as_input_as_old_models_do():
         [node("Add", ["x", "w"], ["y"])], [value("x", [2]), value("w", [2])], [value("y", [2])],
         {"w": np.ones(2, np.float32)},
     )  # fmt: skip
-    found = imported(proto)
-    assert [spec.name for spec in found.inputs] == ["x"]
+    translated = imported(proto)
+    assert [spec.name for spec in translated.inputs] == ["x"]

@@ -15,8 +15,8 @@ OPSETS = {"": 17, "com.microsoft": 1, "ai.onnx.ml": 3}
 
 
 def types(node: onnx.NodeProto, known: dict[str, Any] | None = None, **kinds: Any) -> dict[str, onnx.TypeProto]:
-    made = {name: helper.make_tensor_type_proto(code, dims) for name, (code, dims) in kinds.items()}
-    return output_types(node, OPSETS, 8, made, known or {})
+    protos = {name: helper.make_tensor_type_proto(code, dims) for name, (code, dims) in kinds.items()}
+    return output_types(node, OPSETS, 8, protos, known or {})
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def types(node: onnx.NodeProto, known: dict[str, Any] | None = None, **kinds: An
     ],
 )
 def test_one_input(op: str, domain: str, attributes: dict[str, Any], dims: list[Any], wanted: Any) -> None:
-    made = types(helper.make_node(op, ["x"], ["y"], domain=domain, **attributes), x=(F32, dims))
-    assert dims_known(made["y"]) == wanted
+    inferred = types(helper.make_node(op, ["x"], ["y"], domain=domain, **attributes), x=(F32, dims))
+    assert dims_known(inferred["y"]) == wanted
 
 
 def test_a_top_k_makes_k_of_however_many() -> None:
     node = helper.make_node("TopK", ["x", "k"], ["v", "i"], axis=0)
-    made = types(node, {"k": np.array([3])}, x=(F32, [None, 5]), k=(I64, [1]))
-    assert {name: dims_known(kind) for name, kind in made.items()} == {"v": (3, 5), "i": (3, 5)}
+    inferred = types(node, {"k": np.array([3])}, x=(F32, [None, 5]), k=(I64, [1]))
+    assert {name: dims_known(kind) for name, kind in inferred.items()} == {"v": (3, 5), "i": (3, 5)}
     assert None in (dims_known(types(node, x=(F32, [None, 5]), k=(I64, [1]))["v"]) or [None])
 
 

@@ -25,8 +25,8 @@ def branch(
     nodes: list[onnx.NodeProto], outputs: list[str], weights: dict[str, np.ndarray] | None = None,
     kind: int = TensorProto.FLOAT,
 ) -> Any:  # fmt: skip
-    given = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    return helper.make_graph(nodes, "branch", [], [value(o, None, kind) for o in outputs], given)
+    declared = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    return helper.make_graph(nodes, "branch", [], [value(o, None, kind) for o in outputs], declared)
 
 
 def choice(then: Any, other: Any, outputs: list[str], name: str = "choose", flag: str = "flag") -> onnx.NodeProto:
@@ -37,11 +37,11 @@ def check_both(proto: onnx.ModelProto, feeds: dict[str, np.ndarray], flags: tupl
     """Compile once, and compare with onnxruntime for either condition."""
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
     for flag in flags:
-        given = feeds | {"flag": np.array(flag)}
-        found = compiled.run(given)
-        for spec, wanted in zip(compiled.outputs, run_onnxruntime(proto, given), strict=True):
-            assert found[spec.name].dtype == wanted.dtype
-            np.testing.assert_allclose(found[spec.name], wanted, rtol=1e-5, atol=1e-5)
+        inputs = feeds | {"flag": np.array(flag)}
+        outputs = compiled.run(inputs)
+        for spec, wanted in zip(compiled.outputs, run_onnxruntime(proto, inputs), strict=True):
+            assert outputs[spec.name].dtype == wanted.dtype
+            np.testing.assert_allclose(outputs[spec.name], wanted, rtol=1e-5, atol=1e-5)
 
 
 def flagged(nodes: list[onnx.NodeProto], outputs: list[Any], shape: tuple[int, ...] = (3, 7), **more: Any) -> Any:
@@ -127,9 +127,9 @@ def test_a_condition_made_of_shapes_is_known_and_the_other_branch_need_not_fit()
     weights = {"one": np.array(1), "axis": np.array([1])}
     for size in (1, 5):
         proto = model(nodes, [value("x", [2, size])], [value("y", None)], weights)
-        found, x = imported(proto), floats(2, size)
-        np.testing.assert_array_equal(run_tvm(found, {"x": x})[0], x[:, 0] if size == 1 else x)
-        assert "relax.where" not in {op_name(b.value) for b in main_bindings(found.mod)}
+        translated, x = imported(proto), floats(2, size)
+        np.testing.assert_array_equal(run_tvm(translated, {"x": x})[0], x[:, 0] if size == 1 else x)
+        assert "relax.where" not in {op_name(b.value) for b in main_bindings(translated.mod)}
 
 
 def test_an_unsupported_operator_in_a_branch_that_is_not_taken() -> None:
@@ -162,9 +162,9 @@ def test_an_equal_constant_in_both_branches_needs_no_selection() -> None:
 def test_an_output_that_nobody_takes_may_have_any_shape() -> None:
     then = branch([node("Relu", ["x"], ["a"]), node("Concat", ["x", "x"], ["b"], axis=0)], ["a", "b"])
     other = branch([node("Neg", ["x"], ["a"]), node("Neg", ["x"], ["b"])], ["a", "b"])
-    found, x = imported(flagged([choice(then, other, ["y", ""])], [value("y", [3, 7])])), floats(3, 7)
+    translated, x = imported(flagged([choice(then, other, ["y", ""])], [value("y", [3, 7])])), floats(3, 7)
     for flag in (True, False):  # onnxruntime does not run it
-        (got,) = run_tvm(found, {"x": x, "flag": np.array(flag)})
+        (got,) = run_tvm(translated, {"x": x, "flag": np.array(flag)})
         np.testing.assert_array_equal(got, np.maximum(x, 0) if flag else -x)
 
 
@@ -181,12 +181,12 @@ def test_a_branch_that_is_not_valid_stops_the_run_that_takes_it(negated: bool, t
     inputs = [value("x", [3, 7]), value("sr", [], TensorProto.INT64)]
     proto = model(nodes, inputs, [value("y", None), value("z", None)], weights)
     compiled, x = tvm_ext.compile(proto, cache=False, threads=1), floats(3, 7)
-    assert any("'choose' (If" in one or "'choose'" in one for one in compiled.report["warnings"])
+    assert any("'choose' (If" in warning or "'choose'" in warning for warning in compiled.report["warnings"])
     compiled.export(tmp_path / "guarded.so")
-    for one in (compiled, tvm_ext.load(tmp_path / "guarded.so")):
-        np.testing.assert_array_equal(one.run({"x": x, "sr": np.array(16000)})["y"], np.maximum(x, 0))
+    for program in (compiled, tvm_ext.load(tmp_path / "guarded.so")):
+        np.testing.assert_array_equal(program.run({"x": x, "sr": np.array(16000)})["y"], np.maximum(x, 0))
         with pytest.raises(DriverError) as info:
-            one.run({"x": x, "sr": np.array(8000)})
+            program.run({"x": x, "sr": np.array(8000)})
         for word in ("'choose' (If)", "then_branch" if negated else "else_branch", "'flag'", "'other_rate' (LSTM)"):
             assert word in str(info.value)
     frozen = imported(proto, freeze={"sr": np.array(16000)})

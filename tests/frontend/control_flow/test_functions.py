@@ -21,9 +21,9 @@ def test_a_definition_without_types():
     nodes = [node("Celu", ["x"], ["a"], "celu", alpha=1.5), node("Swish", ["a"], ["y"], alpha=0.5)]
     proto = model(nodes, [value("x", [3, 7])], [value("y", [3, 7])], opset=24)
     before = proto.SerializeToString()
-    found = check_numbers(proto, {"x": floats(3, 7)})
+    translated = check_numbers(proto, {"x": floats(3, 7)})
     assert proto.SerializeToString() == before
-    assert found.provenance.of("y") == ("Swish:y",) or "Swish:y" in found.provenance.of("y")[0]
+    assert translated.provenance.of("y") == ("Swish:y",) or "Swish:y" in translated.provenance.of("y")[0]
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -36,8 +36,8 @@ def test_definitions_inside_definitions(reduction):
 
 def test_sizes_of_32_bits_where_the_definition_has_64():
     x, nodes = floats(4, 6), [node("CenterCropPad", ["x", "s"], ["y"])]
-    found = imported(model(nodes, [value("x", [4, 6])], [value("y", [2, 8])], {"s": np.int32([2, 8])}, opset=18))
-    np.testing.assert_array_equal(run_tvm(found, {"x": x})[0], np.pad(x[1:3], ((0, 0), (1, 1))))
+    translated = imported(model(nodes, [value("x", [4, 6])], [value("y", [2, 8])], {"s": np.int32([2, 8])}, opset=18))
+    np.testing.assert_array_equal(run_tvm(translated, {"x": x})[0], np.pad(x[1:3], ((0, 0), (1, 1))))
 
 
 @pytest.mark.parametrize("causal", [0, 1])

@@ -70,9 +70,9 @@ def ending(condition, outputs=("y",), trips=True, states=(), weights=()):
          *([value("each", [3])] if "each" in outputs else [])],
     )  # fmt: skip
     loop = node("Loop", ["n" if trips else "", "", "y0", *states], list(outputs), "loop", body=body)
-    given = [value("y0", [3]), value("limit", [])]
+    declared = [value("y0", [3]), value("limit", [])]
     shapes = {"each": [None, 3]}
-    return model([loop], given, [value(o, shapes.get(o, [3])) for o in outputs], dict(weights))
+    return model([loop], declared, [value(o, shapes.get(o, [3])) for o in outputs], dict(weights))
 
 
 BY_VALUE = [node("ReduceMax", ["y_out"], ["most"], keepdims=0), node("Less", ["most", "limit"], ["c_out"])]
@@ -91,8 +91,8 @@ def test_a_condition_that_counters_and_shapes_decide_ends_the_loop_when_it_is_co
     condition = [node("Shape", ["y_out"], ["s"]), node("ReduceSum", ["s"], ["rows"], keepdims=0),
                  node("Less", ["i", "rows"], ["c_out"])]  # fmt: skip
     proto = ending(condition, ("y", "each"), trips=False)
-    found = check_numbers(proto, {"y0": np.float32([1, -3, 2]), "limit": np.array(0, np.float32)})
-    assert [spec.shape for spec in found.outputs] == [(3,), (4, 3)]
+    translated = check_numbers(proto, {"y0": np.float32([1, -3, 2]), "limit": np.array(0, np.float32)})
+    assert [spec.shape for spec in translated.outputs] == [(3,), (4, 3)]
 
 
 def test_what_is_collected_while_a_condition_is_computed_is_refused():

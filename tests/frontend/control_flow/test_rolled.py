@@ -35,19 +35,19 @@ def looping(body: onnx.GraphProto, trips: int | None, inputs: tuple[Any, ...] = 
     loop = node("Loop", ["" if trips is None else "n", "", "x"], outputs, "loop", body=body)
     nodes = [node("Sin", ["x"], ["outer"]), loop, node("Add", ["y", "outer"], ["z"])]
     weights = {"w": RNG.standard_normal((7, 7)).astype(np.float32) / 3, **more}
-    given = [value("x", [3, 7]), *inputs, *([value("n", [], INT)] if trips == -1 else [])]
+    arguments = [value("x", [3, 7]), *inputs, *([value("n", [], INT)] if trips == -1 else [])]
     if trips is not None and trips >= 0:
         weights["n"] = np.array(trips)
-    return model(nodes, given, [value("z", [3, 7]), *([value("rows", None)] if "rows" in outputs else [])], weights)
+    return model(nodes, arguments, [value("z", [3, 7]), *([value("rows", None)] if "rows" in outputs else [])], weights)
 
 
 def agree(proto: onnx.ModelProto, *feeds: dict[str, np.ndarray], **options: Any) -> Any:
     compiled = tvm_ext.compile(proto, cache=False, threads=2, **options)
-    for given in feeds:
-        found = compiled.run(given)
-        for spec, wanted in zip(compiled.outputs, run_onnxruntime(proto, given), strict=True):
-            assert (found[spec.name].shape, found[spec.name].dtype) == (wanted.shape, wanted.dtype)
-            np.testing.assert_allclose(found[spec.name], wanted, rtol=1e-4, atol=1e-4)
+    for inputs in feeds:
+        outputs = compiled.run(inputs)
+        for spec, wanted in zip(compiled.outputs, run_onnxruntime(proto, inputs), strict=True):
+            assert (outputs[spec.name].shape, outputs[spec.name].dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_allclose(outputs[spec.name], wanted, rtol=1e-4, atol=1e-4)
     return compiled
 
 
@@ -67,9 +67,9 @@ def test_a_long_loop_is_compiled_once_and_exported(tmp_path: Any) -> None:
         np.testing.assert_array_equal(loaded.run({"x": X})[name], array)
 
 
-@pytest.mark.parametrize("given", [0, 1, 3, 700, -2])
-def test_a_trip_count_that_is_an_input(given: int) -> None:
-    agree(looping(step([PASSED_ON]), -1), {"x": X, "n": np.array(given)})
+@pytest.mark.parametrize("values", [0, 1, 3, 700, -2])
+def test_a_trip_count_that_is_an_input(values: int) -> None:
+    agree(looping(step([PASSED_ON]), -1), {"x": X, "n": np.array(values)})
 
 
 @pytest.mark.parametrize("trips", [None, 1000])

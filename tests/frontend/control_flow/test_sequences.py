@@ -25,16 +25,16 @@ def test_what_goes_in_comes_out_and_nothing_else_is_left() -> None:
              node("Identity", ["u"], ["v"]), node("SequenceAt", ["v", "zero"], ["p"]),
              node("SequenceAt", ["v", "minus"], ["q"]), node("Sub", ["p", "q"], ["y"])]  # fmt: skip
     weights = {"zero": np.array(0), "one": np.array(1), "minus": np.array(-1)}
-    found = check(nodes, [value("y", [7, 5])], weights)
-    assert {op_name(b.value) for b in main_bindings(found.mod)} == {"relax.negative", "relax.abs", "relax.subtract"}
+    outputs = check(nodes, [value("y", [7, 5])], weights)
+    assert {op_name(b.value) for b in main_bindings(outputs.mod)} == {"relax.negative", "relax.abs", "relax.subtract"}
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("split", ["ones", "ones without an axis", "threes", "sizes"])
 def test_split_and_join(axis: int, split: str) -> None:
     keep = int(split != "ones without an axis")
-    given = {"threes": np.array(3), "sizes": np.array([3, 1, 3] if axis == 0 else [2, 3])}
-    weights = {"split": given[split]} if split in given else {}
+    inputs = {"threes": np.array(3), "sizes": np.array([3, 1, 3] if axis == 0 else [2, 3])}
+    weights = {"split": inputs[split]} if split in inputs else {}
     nodes = [node("SplitToSequence", ["x", *weights], ["s"], axis=axis, keepdims=keep),
              node("SequenceAt", ["s", "one"], ["p"]), node("SequenceLength", ["s"], ["n"]),
              node("ConcatFromSequence", ["s"], ["y"], axis=axis, new_axis=1 - keep)]  # fmt: skip

@@ -66,8 +66,8 @@ def samples(dtype: str) -> np.ndarray:
 def test_every_digit_is_right(dtype: str) -> None:
     """Celu is of float32 only."""
     x, ops = samples(dtype), [op for op in CASES if op != "Celu" or dtype == "float32"]
-    found = run([node(op, ["x"], [op], **CASES[op][0]) for op in ops], x, *ops)
-    for op, got in found.items():
+    outputs = run([node(op, ["x"], [op], **CASES[op][0]) for op in ops], x, *ops)
+    for op, got in outputs.items():
         inside = np.abs(x) < 1 if op == "Atanh" else x > (-6 if op == "Gelu" else -np.inf)
         check_digits(op, x[inside], got[inside])
 
@@ -106,7 +106,7 @@ ENDS: list[tuple[str, dict[str, float], Exact]] = [
 def test_ends_of_the_range(dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5], dtype)
     nodes = [node(op, ["x"], [f"{op}{i}"], **attributes) for i, (op, attributes, _) in enumerate(ENDS)]
-    found = run(nodes, x, *(one.output[0] for one in nodes))
-    for got, (op, _, function) in zip(found.values(), ENDS, strict=True):
+    outputs = run(nodes, x, *(each.output[0] for each in nodes))
+    for got, (op, _, function) in zip(outputs.values(), ENDS, strict=True):
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(got, function(x).astype(dtype), err_msg=op)

@@ -22,9 +22,9 @@ def cast_model(x, to, op_type="Cast", **attributes):
 
 def cast(x, to, **attributes):
     compiled = tvm_ext.compile(cast_model(x, to, **attributes), cache=False, threads=1)
-    found = compiled.run({"x": x})["y"]
-    assert found.dtype == np.dtype(to)
-    return found
+    result = compiled.run({"x": x})["y"]
+    assert result.dtype == np.dtype(to)
+    return result
 
 
 @pytest.mark.parametrize("name", FLOAT8)
@@ -49,8 +49,8 @@ def test_float32_to_float8_rounds_to_the_nearest(name):
     middle = (values[1:] + values[:-1]) / 2
     x = np.concatenate([values, middle, np.nextafter(middle, np.float32(9e9)), RNG.standard_normal(99)])
     x = x.astype(np.float32)
-    found, expected = cast(x, kind), x.astype(kind)
-    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+    outputs, expected = cast(x, kind), x.astype(kind)
+    np.testing.assert_array_equal(outputs.astype(np.float32), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("saturate", [0, 1])
@@ -58,11 +58,11 @@ def test_float32_to_float8_rounds_to_the_nearest(name):
 def test_what_is_too_large(name, saturate):
     kind = getattr(ml_dtypes, name)
     largest = float(ml_dtypes.finfo(kind).max)
-    found = cast(np.float32([np.nan, np.inf, -np.inf, 1e9, -1e9]), kind, saturate=saturate).astype(np.float32)
+    outputs = cast(np.float32([np.nan, np.inf, -np.inf, 1e9, -1e9]), kind, saturate=saturate).astype(np.float32)
     beyond = largest if saturate else np.inf if name == "float8_e5m2" else np.nan
-    np.testing.assert_array_equal(np.abs(found), [np.nan, *[beyond] * 4])
+    np.testing.assert_array_equal(np.abs(outputs), [np.nan, *[beyond] * 4])
     if saturate:
-        assert (np.sign(found[1:]) == [1, -1, 1, -1]).all()
+        assert (np.sign(outputs[1:]) == [1, -1, 1, -1]).all()
 
 
 @pytest.mark.parametrize("name", NARROW)
@@ -76,11 +76,11 @@ def test_narrow_integers(name):
     np.testing.assert_array_equal(cast(wide, kind).astype(int), (wide - low) % (high - low + 1) + low)
 
 
-@pytest.mark.parametrize(("given", "to"), [("float32", "int32"), ("int64", "float64"), ("uint16", "float16")])
-def test_the_same_bits(given, to):
-    x = RNG.integers(0, 1000, (3, 5)).astype(given)
-    (found,) = run_tvm(imported(cast_model(x, to, "BitCast")), {"x": x})
-    np.testing.assert_array_equal(found, x.view(to))
+@pytest.mark.parametrize(("numbers", "to"), [("float32", "int32"), ("int64", "float64"), ("uint16", "float16")])
+def test_the_same_bits(numbers, to):
+    x = RNG.integers(0, 1000, (3, 5)).astype(numbers)
+    (output,) = run_tvm(imported(cast_model(x, to, "BitCast")), {"x": x})
+    np.testing.assert_array_equal(output, x.view(to))
 
 
 def test_floats_of_4_bits_are_refused():
@@ -110,11 +110,11 @@ def cut(x, to):
     return np.uint64(whole % 2**64).astype(f"uint{np.iinfo(to).bits}").astype(to)
 
 
-@pytest.mark.parametrize("given", ["float32", "float64", "float16", "bfloat16"])
-def test_what_does_not_fit_a_whole_number(given):
+@pytest.mark.parametrize("numbers", ["float32", "float64", "float16", "bfloat16"])
+def test_what_does_not_fit_a_whole_number(numbers):
     """One answer of kernels, of constants at import and of folded ones: that of onnxruntime on x86-64."""
     with np.errstate(over="ignore"):
-        x = np.array(EDGES).astype(getattr(ml_dtypes, given, given))
+        x = np.array(EDGES).astype(getattr(ml_dtypes, numbers, numbers))
     kinds = {to: helper.np_dtype_to_tensor_dtype(np.dtype(to)) for to in WHOLE}
     plain = [node("Cast", ["x"], [to], to=kind) for to, kind in kinds.items()]
     sizes = [node("Abs", ["x"], ["a"]), *(node("Cast", ["a"], [f"abs {to}"], to=kind) for to, kind in kinds.items())]
@@ -127,17 +127,19 @@ def test_what_does_not_fit_a_whole_number(given):
         np.testing.assert_array_equal(run_time[to], wanted)
         np.testing.assert_array_equal(folded[to], wanted)
         np.testing.assert_array_equal(folded[f"abs {to}"], [cut(v, to) for v in np.abs(x)])
-        if given != "bfloat16" and to != "uint32":  # of which onnxruntime gives two answers, by the place in the tensor
+        if (
+            numbers != "bfloat16" and to != "uint32"
+        ):  # of which onnxruntime gives two answers, by the place in the tensor
             proto = model([plain[number]], inputs, [outputs[number]])
             np.testing.assert_array_equal(run_onnxruntime(proto, {"x": x})[0], wanted)
 
 
-@pytest.mark.parametrize("given", ["float32", "float64", "float16", "bfloat16"])
-def test_nan_is_true(given):
-    x = np.array([np.nan, 0.0, -0.0, np.inf, 0.5, -0.25]).astype(getattr(ml_dtypes, given, given))
+@pytest.mark.parametrize("numbers", ["float32", "float64", "float16", "bfloat16"])
+def test_nan_is_true(numbers):
+    x = np.array([np.nan, 0.0, -0.0, np.inf, 0.5, -0.25]).astype(getattr(ml_dtypes, numbers, numbers))
     wanted = [True, False, False, True, True, True]
     assert cast(x, "bool").tolist() == wanted
-    found = tvm_ext.compile(
+    program = tvm_ext.compile(
         model(cast_model(x, "bool").graph.node, [], [value("y", x.shape, 9)], {"x": x}), cache=False
     )
-    assert found.run({})["y"].tolist() == wanted
+    assert program.run({})["y"].tolist() == wanted

@@ -33,12 +33,12 @@ def test_quotients_and_remainders(dtype: str) -> None:
     nodes = [node("Div", ["a", "b"], ["q"]), *(node("Mod", ["a", "b"], [f"m{fmod}"], fmod=fmod) for fmod in (0, 1))]
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     ends = [value(name, a.shape, kind) for name in ("a", "b", "q", "m0", "m1")]
-    found = tvm_ext.compile(model(nodes, ends[:2], ends[2:]), cache=False).run({"a": a, "b": b})
-    np.testing.assert_array_equal(found["q"], [quotient(n, d, np.iinfo(dtype)) for n, d in zip(a, b, strict=True)])
+    outputs = tvm_ext.compile(model(nodes, ends[:2], ends[2:]), cache=False).run({"a": a, "b": b})
+    np.testing.assert_array_equal(outputs["q"], [quotient(n, d, np.iinfo(dtype)) for n, d in zip(a, b, strict=True)])
     for name, remainder in (("m0", np.mod), ("m1", np.fmod)):
         with np.errstate(all="ignore"):
             wanted = np.where(b == 0, 0, remainder(a, b))
-        np.testing.assert_array_equal(found[name], wanted.astype(dtype))
+        np.testing.assert_array_equal(outputs[name], wanted.astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -48,8 +48,8 @@ def test_the_least_integer_over_minus_one_is_below_0(dtype: str) -> None:
     nodes = [node("Div", ["a", "b"], ["q"]), node("Less", ["q", "zero"], ["y"])]
     ends = [value("a", [2], kind), value("b", [2], kind)], [value("y", [2], 9)]
     proto = model(nodes, *ends, {"zero": np.zeros((), dtype)})
-    found = tvm_ext.compile(proto, cache=False).run({"a": least, "b": np.array([-1, -1], dtype)})
-    np.testing.assert_array_equal(found["y"], [True, True])
+    outputs = tvm_ext.compile(proto, cache=False).run({"a": least, "b": np.array([-1, -1], dtype)})
+    np.testing.assert_array_equal(outputs["y"], [True, True])
 
 
 def test_integers_are_divided_beside_floats() -> None:
@@ -59,9 +59,9 @@ def test_integers_are_divided_beside_floats() -> None:
     kinds = {"a": 6, "b": 6, "x": 1, "z": 1, "q": 6, "y": 1}
     ends = [value(name, a.shape, kind) for name, kind in kinds.items()]
     feeds = {"a": a, "b": b, "x": a.astype(np.float32), "z": b.astype(np.float32)}
-    found = tvm_ext.compile(model(nodes, ends[:4], ends[4:]), cache=False).run(feeds)
-    np.testing.assert_array_equal(found["q"], [[3, -2, -2]])
-    np.testing.assert_allclose(found["y"], a / b, rtol=1e-6)
+    outputs = tvm_ext.compile(model(nodes, ends[:4], ends[4:]), cache=False).run(feeds)
+    np.testing.assert_array_equal(outputs["q"], [[3, -2, -2]])
+    np.testing.assert_allclose(outputs["y"], a / b, rtol=1e-6)
 
 
 def test_a_division_in_a_branch_that_is_not_taken() -> None:

@@ -115,7 +115,7 @@ FLOAT8 = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
 
 
 @pytest.mark.parametrize(
-    ("one", "inputs", "opset", "part"),
+    ("checked", "inputs", "opset", "part"),
     [
         (node("Gather", ["x", "n"], ["y"], axis=1), [X[:, :0], [0]], 17, "size 0"),
         (node("ReverseSequence", ["x", "n"], ["y"], time_axis=1), [X, np.array([1, 2, 3])], 17, "time_axis"),
@@ -124,11 +124,11 @@ FLOAT8 = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
         (node("QLinearMatMul", ["x", "s", "n", "x", "s", "n", "s", "n"], ["y"]), [FLOAT8, FLOAT8[0, 0]], 21, "float8"),
     ],
 )
-def test_what_has_no_one_meaning_is_refused(one: Any, inputs: Any, opset: int, part: str) -> None:
+def test_what_has_no_one_meaning_is_refused(checked: Any, inputs: Any, opset: int, part: str) -> None:
     x, n = inputs
     weights = {"n": np.asarray(n), "s": np.float32(0.5)}
     stated = [value("y", None, helper.np_dtype_to_tensor_dtype(x.dtype))]
-    proto = model([one], [value("x", x.shape, helper.np_dtype_to_tensor_dtype(x.dtype))], stated, weights, opset)
+    proto = model([checked], [value("x", x.shape, helper.np_dtype_to_tensor_dtype(x.dtype))], stated, weights, opset)
     with pytest.raises(UnsupportedError, match=part):
         imported(proto)
 

@@ -103,10 +103,10 @@ def test_what_is_read_of_integers_that_wrapped(kind: str, dtype: str) -> None:
         wanted[f"r{number}"], kinds[f"r{number}"] = result, result.dtype.name
     feeds = {"x": x} if kind in UNARY else {"x": x, "y": y}
     known = {"zero": np.zeros((), dtype), "three": np.full((), 3, dtype)}
-    found = compiled(nodes, feeds, {**kinds, "a": dtype}, 17, known)
-    np.testing.assert_array_equal(found["a"], a)
+    outputs = compiled(nodes, feeds, {**kinds, "a": dtype}, 17, known)
+    np.testing.assert_array_equal(outputs["a"], a)
     for name, result in wanted.items():
-        np.testing.assert_array_equal(found[name], result, name)
+        np.testing.assert_array_equal(outputs[name], result, name)
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
@@ -156,7 +156,7 @@ FLOAT4 = np.ones((2, 3), ml_dtypes.float4_e2m1fn)
 
 
 @pytest.mark.parametrize(
-    ("one", "shape", "weights", "opset", "part"),
+    ("checked", "shape", "weights", "opset", "part"),
     [
         (node("MeanVarianceNormalization", ["x"], ["y"]), [3, 4, 5], {}, 13, "3 dimensions"),
         (node("BatchNormalization", ["x", "w", "w", "w", "w"], list("ymvsd")), [1, 2], {"w": [1.0, 2.0]}, 9,
@@ -172,10 +172,10 @@ FLOAT4 = np.ones((2, 3), ml_dtypes.float4_e2m1fn)
         (node("LayerNormalization", ["x", "w"], ["y", "m"]), [2, 0], {"w": []}, 17, "no elements"),
     ],
 )  # fmt: skip
-def test_refusals_are_in_words_of_the_node(one: Any, shape: Any, weights: Any, opset: int, part: str) -> None:
+def test_refusals_are_in_words_of_the_node(checked: Any, shape: Any, weights: Any, opset: int, part: str) -> None:
     known = {k: w if isinstance(w, np.ndarray) else np.float32(w) for k, w in weights.items()}
     dtype = helper.np_dtype_to_tensor_dtype(FLOAT4.dtype if "f" in weights else np.dtype("float32"))
-    proto = model([one], [value("x", shape)], [value(n, None, dtype) for n in one.output], known, opset)
+    proto = model([checked], [value("x", shape)], [value(n, None, dtype) for n in checked.output], known, opset)
     proto.ir_version = 11
     with pytest.raises(UnsupportedError, match=part) as raised:
         imported(proto)
@@ -197,9 +197,9 @@ def test_bounds_of_an_old_clip_are_those_of_float32(dtype: str) -> None:
     """Where one is left out; so that an infinity does not pass."""
     x, most = np.array([-np.inf, np.inf, np.nan, -9, 9], dtype), np.finfo(np.float32).max
     nodes = [node("Clip", ["x"], ["y"], max=6.0), node("Clip", ["x"], ["z"], min=-6.0)]
-    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 9)
-    np.testing.assert_array_equal(found["y"], np.clip(x, -most, 6))
-    np.testing.assert_array_equal(found["z"], np.clip(x, -6, most))
+    outputs = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 9)
+    np.testing.assert_array_equal(outputs["y"], np.clip(x, -most, 6))
+    np.testing.assert_array_equal(outputs["z"], np.clip(x, -6, most))
 
 
 def test_no_axes_and_outputs_of_training_that_nobody_reads() -> None:

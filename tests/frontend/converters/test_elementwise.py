@@ -22,10 +22,10 @@ def test_bit_shift_by_any_number(dtype, direction):
     width = np.iinfo(dtype).bits
     x = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (4, 3), dtype, endpoint=True)
     y = np.array([0, width - 1, width], dtype)
-    found = imported(binary("BitShift", x, y, opset=28 if dtype.startswith("int") else 17, direction=direction))
+    translated = imported(binary("BitShift", x, y, opset=28 if dtype.startswith("int") else 17, direction=direction))
     safe = (x.astype(object) << y.astype(object)) if direction == "LEFT" else (x.astype(object) >> y.astype(object))
     expected = np.array([int(v) & (2**width - 1) for v in safe.flat], f"uint{width}").reshape(x.shape).view(dtype)
-    np.testing.assert_array_equal(run_tvm(found, {"x": x, "y": y})[0], expected)
+    np.testing.assert_array_equal(run_tvm(translated, {"x": x, "y": y})[0], expected)
 
 
 @pytest.mark.parametrize("exponent", [np.int32([0, 1, 2, 5, 9]), np.float32([0, 0.5, 2, -1, 3]), np.int64([3])])
@@ -49,9 +49,9 @@ def test_mod_of_floats_at_the_edges(dtype):
     y = np.array([3, 3, -3, -3, 2, -2, np.inf, np.inf, 2, 0, 1, 0.5], dtype)
     with np.errstate(all="ignore"):
         expected = np.mod(x, y)
-    (found,) = run_tvm(imported(binary("Mod", x, y, opset=28)), {"x": x, "y": y})
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(expected)]))
+    (output,) = run_tvm(imported(binary("Mod", x, y, opset=28)), {"x": x, "y": y})
+    np.testing.assert_array_equal(output, expected)
+    np.testing.assert_array_equal(np.signbit(output[~np.isnan(output)]), np.signbit(expected[~np.isnan(expected)]))
 
 
 @pytest.mark.parametrize(("positive", "negative"), [(1, 1), (1, 0), (0, 1), (0, 0)])

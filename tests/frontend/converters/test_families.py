@@ -22,9 +22,9 @@ def check(op_type, feeds, initializers=None, opset=17, outputs=1, **attributes):
     kind = {name: helper.np_dtype_to_tensor_dtype(a.dtype) for name, a in feeds.items()}
     names = sorted([*feeds, *initializers])
     inputs = [value(name, feeds[name].shape, kind[name]) for name in sorted(feeds)]
-    made = [f"y{i}" for i in range(outputs)]
-    untyped = [helper.make_tensor_value_info(name, 0, None) for name in made]
-    proto = model([node(op_type, names, made, **attributes)], inputs, untyped, initializers, opset)
+    labels = [f"y{i}" for i in range(outputs)]
+    untyped = [helper.make_tensor_value_info(name, 0, None) for name in labels]
+    proto = model([node(op_type, names, labels, **attributes)], inputs, untyped, initializers, opset)
     inferred = {v.name: v for v in shape_inference.infer_shapes(proto).graph.output}
     for output in proto.graph.output:
         output.CopyFrom(inferred[output.name])
@@ -64,16 +64,16 @@ def test_extremes_of_infinities_and_of_any_dtype(op_type, dtype):
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     proto = model([node(op_type, ["a", "b"], ["y"], keepdims=0)], [value("a", x.shape, kind)], [value("y", [4], kind)],
                   {"b": np.array([1])}, opset=18)  # fmt: skip
-    found = tvm_ext.compile(proto, cache=False, threads=1).run({"a": x})["y"]  # stock lowering starts elsewhere
-    np.testing.assert_array_equal(found, x.max(1) if op_type == "ReduceMax" else x.min(1))
+    result = tvm_ext.compile(proto, cache=False, threads=1).run({"a": x})["y"]  # stock lowering starts elsewhere
+    np.testing.assert_array_equal(result, x.max(1) if op_type == "ReduceMax" else x.min(1))
 
 
 @pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMin"])
 def test_extremes_of_nothing_and_of_booleans(op_type):
     proto = model([node(op_type, ["a", "b"], ["y"], keepdims=1)], [value("a", [2, 0])], [value("y", [2, 1])],
                   {"b": np.array([1])}, opset=20)  # fmt: skip
-    found = run_tvm(imported(proto), {"a": np.zeros((2, 0), np.float32)})[0]
-    assert (found == (-np.inf if op_type == "ReduceMax" else np.inf)).all()
+    output = run_tvm(imported(proto), {"a": np.zeros((2, 0), np.float32)})[0]
+    assert (output == (-np.inf if op_type == "ReduceMax" else np.inf)).all()
     flags = np.array([[True, False], [False, False], [True, True]])
     proto = model([node(op_type, ["a", "b"], ["y"], keepdims=0)], [value("a", [3, 2], BOOL)], [value("y", [3], BOOL)],
                   {"b": np.array([1])}, opset=20)  # fmt: skip

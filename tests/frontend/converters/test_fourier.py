@@ -15,10 +15,10 @@ def run(proto: Any, x: np.ndarray) -> np.ndarray:
     return tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
 
 
-def close(found: np.ndarray, wanted: np.ndarray) -> None:
+def close(result: np.ndarray, wanted: np.ndarray) -> None:
     parts = np.stack([wanted.real, wanted.imag], -1) if np.iscomplexobj(wanted) else wanted[..., None]
-    assert found.shape == parts.shape and found.dtype == np.float32
-    np.testing.assert_allclose(found, parts, rtol=1e-6, atol=1e-6 * np.abs(parts).max())
+    assert result.shape == parts.shape and result.dtype == np.float32
+    np.testing.assert_allclose(result, parts, rtol=1e-6, atol=1e-6 * np.abs(parts).max())
 
 
 def test_stft_of_samples_without_a_last_dimension() -> None:

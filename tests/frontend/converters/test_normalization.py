@@ -65,12 +65,12 @@ CASES: dict[str, Any] = {
      *((name, ("float64", "float16")[(i + more) % 2]) for i, name in enumerate(CASES) for more in range(1 + i // 4))],
 )  # fmt: skip
 def test_nothing_cancels(name: str, dtype: str) -> None:
-    made, opset, weights, expected = CASES[name]
-    given = {"s": SCALE, "b": BIAS} if weights == "sb" else {}
-    given |= {"one": np.ones(SHAPE[1:]), "zero": np.zeros(SHAPE[1:])} if weights == "oz" else {}
+    nodes, opset, weights, expected = CASES[name]
+    inputs = {"s": SCALE, "b": BIAS} if weights == "sb" else {}
+    inputs |= {"one": np.ones(SHAPE[1:]), "zero": np.zeros(SHAPE[1:])} if weights == "oz" else {}
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     ends = [value("x", SHAPE, kind), value("y", SHAPE, kind)]
-    proto = model([made], ends[:1], ends[1:], {k: v.astype(dtype) for k, v in given.items()}, opset=opset)
+    proto = model([nodes], ends[:1], ends[1:], {k: v.astype(dtype) for k, v in inputs.items()}, opset=opset)
     compiled = tvm_ext.compile(proto, cache=False)
     for image in IMAGES.values():
         x = image.astype(dtype)
@@ -103,7 +103,7 @@ def test_layer_norm_of_float64_with_its_statistics() -> None:
     outputs = [value("y", (3, 7), 11), value("m", (3, 1)), value("d", (3, 1))]
     nodes = [node("LayerNormalization", ["x", "s"], ["y", "m", "d"], epsilon=2.0**-17)]
     proto = model(nodes, [value("x", (3, 7), 11)], outputs, {"s": np.ones(7)})
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})
+    results = tvm_ext.compile(proto, cache=False).run({"x": x})
     inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 2.0**-17)
-    np.testing.assert_allclose(found["y"], (x - x.mean(1, keepdims=True)) * inverse, rtol=1e-12)
-    np.testing.assert_allclose(found["d"], inverse, rtol=1e-7)
+    np.testing.assert_allclose(results["y"], (x - x.mean(1, keepdims=True)) * inverse, rtol=1e-12)
+    np.testing.assert_allclose(results["d"], inverse, rtol=1e-7)

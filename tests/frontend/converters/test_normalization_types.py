@@ -72,12 +72,12 @@ def test_batch_norm_of_several_types_is_computed_in_the_widest(kinds, training):
     feeds |= {name: np.abs(RNG.standard_normal(3)).astype(np.dtype(dtype)) for name, dtype in parts.items()}
     outputs = {"y": kind, **({"rm": statistics, "rv": statistics} if training else {})}
     nodes = [node("BatchNormalization", list(feeds), list(outputs), training_mode=training)]
-    found = compiled(nodes, feeds, outputs, 15)
+    results = compiled(nodes, feeds, outputs, 15)
     x, s, b, m, v = (a.astype("float64") for a in feeds.values())
     if training:
         m, v = x.mean((0, 2)), x.var((0, 2))
     s, b, m, v = (a.reshape(1, 3, 1) for a in (s, b, m, v))
-    agree(found["y"], (x - m) / np.sqrt(v + EPSILON) * s + b, kind)
+    agree(results["y"], (x - m) / np.sqrt(v + EPSILON) * s + b, kind)
 
 
 def test_batch_norm_of_opset_7():

@@ -17,9 +17,9 @@ FUNCTIONS = {
 def test_functions_without_a_narrow_form_are_rounded_once(op: str) -> None:
     rng, shape = np.random.default_rng(0), (3, 17)
     x = (rng.random(shape) + (1.0 if op == "Acosh" else 0.0)).astype(np.float16)
-    found = compiled([node(op, ["x"], ["y"])], {"x": x}, {"y": "float16"}, 17)["y"]
+    result = compiled([node(op, ["x"], ["y"])], {"x": x}, {"y": "float16"}, 17)["y"]
     expected = FUNCTIONS[op](x.astype(np.float64)).astype(np.float16)
-    steps = np.abs(found.view(np.int16).astype(int) - expected.view(np.int16).astype(int))
+    steps = np.abs(result.view(np.int16).astype(int) - expected.view(np.int16).astype(int))
     assert steps.max() <= 1
 
 

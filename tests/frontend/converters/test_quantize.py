@@ -47,10 +47,10 @@ def equal_bits(proto: onnx.ModelProto, *each: dict[str, np.ndarray], varied: int
     for feeds in each:
         wanted = [*onnxruntime_outputs(proto, feeds).values()]
         assert len(np.unique(wanted[0])) >= varied
-        found = compiled.run(feeds)
+        outputs = compiled.run(feeds)
         for spec, want in zip(compiled.outputs, wanted, strict=True):
-            assert found[spec.name].dtype == want.dtype
-            np.testing.assert_array_equal(found[spec.name], want, err_msg=spec.name)
+            assert outputs[spec.name].dtype == want.dtype
+            np.testing.assert_array_equal(outputs[spec.name], want, err_msg=spec.name)
 
 
 class Quantized:
@@ -77,16 +77,16 @@ class Quantized:
 
     def around(self, x: str, name: str, dtype: str) -> str:
         """x as it is after quantization."""
-        given = " ".join(self.parameters(name, dtype))
+        names = " ".join(self.parameters(name, dtype))
         self.nodes += [
-            node("QuantizeLinear", f"{x} {given}", f"q{name}"),
-            node("DequantizeLinear", f"q{name} {given}", name),
+            node("QuantizeLinear", f"{x} {names}", f"q{name}"),
+            node("DequantizeLinear", f"q{name} {names}", name),
         ]
         return name
 
     def quantized(self, x: str, dtype: str) -> str:
-        given = " ".join(self.parameters("y", dtype))
-        self.nodes.append(node("QuantizeLinear", f"{x} {given}", "y"))
+        names = " ".join(self.parameters("y", dtype))
+        self.nodes.append(node("QuantizeLinear", f"{x} {names}", "y"))
         return "y"
 
 
@@ -176,8 +176,8 @@ def test_a_dynamically_quantized_matmul(weight: str, channel: bool) -> None:
     feeds = {"x": np.float32(rng.normal(0, 3, (3, 5, 33)))}
     proto = model(nodes, [value("x", (3, 5, 33))], outputs, weights)
     equal_bits(model(nodes, [value("x", (3, 5, 33))], outputs[:2], weights), feeds)
-    found, wanted = tvm_ext.compile(proto, cache=False).run(feeds)["y"], onnxruntime_outputs(proto, feeds)["y"]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)  # floats: here a product and a sum are fused
+    result, wanted = tvm_ext.compile(proto, cache=False).run(feeds)["y"], onnxruntime_outputs(proto, feeds)["y"]
+    np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)  # floats: here a product and a sum are fused
 
 
 @pytest.mark.parametrize("zero", ["none", "one", "rows"])
@@ -191,8 +191,8 @@ def test_matmul_integer(left: str, right: str, zero: str) -> None:
         weights["zb"] = integers(rng, right, *((3,) if zero == "rows" else ()))
     if zero == "rows":  # a row of a's own is not in onnxruntime
         weights["za"] = weights["za"][:1].reshape(())
-    given = [value("a", (5, 67), CODES[left]), value("b", (67, 3), CODES[right])]
-    proto = model([node("MatMulInteger", inputs, "y")], given, [value("y", (5, 3), TensorProto.INT32)], weights)
+    declared = [value("a", (5, 67), CODES[left]), value("b", (67, 3), CODES[right])]
+    proto = model([node("MatMulInteger", inputs, "y")], declared, [value("y", (5, 3), TensorProto.INT32)], weights)
     a, b = integers(rng, left, 5, 67), integers(rng, right, 67, 3)
     wide = [x.astype(np.int32) - weights.get(z, np.int32(0)).astype(np.int32) for x, z in ((a, "za"), (b, "zb"))]
     outputs = tvm_ext.compile(proto, cache=False, threads=2).run({"a": a, "b": b})
@@ -203,8 +203,8 @@ def test_matmul_integer(left: str, right: str, zero: str) -> None:
 def of_float64(q: np.ndarray, scale: np.ndarray, zero: np.ndarray | None, axis: int, block: int) -> np.ndarray:
     """What DequantizeLinear means, in float64."""
 
-    def each(given: np.ndarray) -> np.ndarray:
-        wide = np.asarray(given, np.float64)
+    def each(x: np.ndarray) -> np.ndarray:
+        wide = np.asarray(x, np.float64)
         return np.repeat(wide, block, axis).take(range(q.shape[axis]), axis) if block else wide
 
     return (q.astype(np.float64) - (0 if zero is None else each(zero))) * each(scale)
@@ -225,10 +225,10 @@ def test_blocks_of_a_quantized_weight(dtype: str, size: int) -> None:
     proto = model(nodes, [value("x", (3, size))], [value("y", (3, 5))], {"s": s}, opset=21)
     proto.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in (("q", q), ("z", z)))
     x = np.float32(rng.normal(0, 1, (3, size)))
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
-    np.testing.assert_allclose(found, x @ of_float64(q, s, z, 0, 4), rtol=1e-4, atol=1e-4)
+    result = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    np.testing.assert_allclose(result, x @ of_float64(q, s, z, 0, 4), rtol=1e-4, atol=1e-4)
     if dtype in ("int4", "uint4") and size == 8:
-        np.testing.assert_allclose(found, onnxruntime_outputs(proto, {"x": x})["y"], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result, onnxruntime_outputs(proto, {"x": x})["y"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
@@ -238,10 +238,10 @@ def test_quantization_to_few_bits(dtype: str) -> None:
     proto = model([node("QuantizeLinear", "x s", "y", output_dtype=code)], [value("x", (19,))],
                   [value("y", (19,), code)], {"s": np.float32(0.5)}, opset=25)  # fmt: skip
     x = np.linspace(-6, 10, 19, dtype=np.float32)
-    found = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    result = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
     info = ml_dtypes.iinfo(kind)
-    assert found.dtype == kind
-    np.testing.assert_array_equal(found.astype(int), np.clip(np.round(x / 0.5), info.min, info.max).astype(int))
+    assert result.dtype == kind
+    np.testing.assert_array_equal(result.astype(int), np.clip(np.round(x / 0.5), info.min, info.max).astype(int))
 
 
 @pytest.mark.parametrize("axis", [0, 1])

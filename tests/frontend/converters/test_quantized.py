@@ -40,8 +40,8 @@ def quantization(w: np.ndarray, channel: bool, axis: int, dtype: str) -> dict[st
     rng = np.random.default_rng(n)
     scale = np.float32(rng.random(n) * 0.02 + 0.002) if channel else np.float32(0.011)
     zero = np.zeros(scale.shape, w.dtype)
-    given: dict[str, Any] = {"w": w, "sx": np.float32(0.037), "zx": np.array(7, dtype), "sw": scale, "zw": zero}
-    return given | {"sy": np.float32(1.7), "zy": np.array(3, dtype)}
+    inputs: dict[str, Any] = {"w": w, "sx": np.float32(0.037), "zx": np.array(7, dtype), "sw": scale, "zw": zero}
+    return inputs | {"sy": np.float32(1.7), "zy": np.array(3, dtype)}
 
 
 @pytest.mark.parametrize("channel", [False, True])

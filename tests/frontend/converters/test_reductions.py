@@ -22,14 +22,14 @@ def test_log_sum_exp_of_infinities(opset):
         over = tuple(axes) if axes else (0, 1, 2)
         with np.errstate(all="ignore"):
             wanted.append(np.log(np.exp(X.astype("longdouble")).sum(axis=over, keepdims=bool(keep))))
-        given, inputs = {"axes": axes} if axes and opset < 18 else {}, ["x"]
+        arguments, inputs = {"axes": axes} if axes and opset < 18 else {}, ["x"]
         if axes and opset >= 18:
             weights[f"a{number}"] = np.int64(axes)
             inputs.append(f"a{number}")
-        nodes.append(node("ReduceLogSumExp", inputs, [f"y{number}"], keepdims=keep, **given))
+        nodes.append(node("ReduceLogSumExp", inputs, [f"y{number}"], keepdims=keep, **arguments))
         outputs.append(value(f"y{number}", wanted[-1].shape))
-    found = run_tvm(imported(model(nodes, [value("x", X.shape)], outputs, weights, opset=opset)), {"x": X})
-    for got, exact in zip(found, wanted, strict=True):
+    output = run_tvm(imported(model(nodes, [value("x", X.shape)], outputs, weights, opset=opset)), {"x": X})
+    for got, exact in zip(output, wanted, strict=True):
         np.testing.assert_allclose(got, exact.astype("float64"), rtol=1e-6)
 
 

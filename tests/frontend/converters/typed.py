@@ -31,6 +31,6 @@ def compiled(
     weights: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """What the compiled model makes, of the types stated."""
-    made = tvm_ext.compile(proto_of(nodes, feeds, outputs, opset, weights), cache=False).run(dict(feeds))
-    assert {name: str(made[name].dtype) for name in outputs} == dict(outputs)
-    return made
+    results = tvm_ext.compile(proto_of(nodes, feeds, outputs, opset, weights), cache=False).run(dict(feeds))
+    assert {name: str(results[name].dtype) for name in outputs} == dict(outputs)
+    return results

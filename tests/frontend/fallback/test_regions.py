@@ -42,8 +42,8 @@ def test_random_graphs_can_run_and_keep_what_cannot_cross(seed: int) -> None:
     reads = [[f"v{i}" for i in range(at) if rng.random() < 2.5 / count] for at in range(count)]
     closed = {f"v{i}" for i in range(count) if rng.random() < 0.15}
     apart = [i for i in range(count) if rng.random() < 0.2]
-    made = Regions(reads, {f"v{i}": i for i in range(count)}, lambda name: name not in closed, apart).members()
-    unit = {at: f"region {i}" for i, region in enumerate(made) for at in region}
+    regions = Regions(reads, {f"v{i}": i for i in range(count)}, lambda name: name not in closed, apart).members()
+    unit = {at: f"region {i}" for i, region in enumerate(regions) for at in region}
     before: dict[object, set[object]] = {}
     for at, names in enumerate(reads):
         for name in names:
@@ -53,4 +53,4 @@ def test_random_graphs_can_run_and_keep_what_cannot_cross(seed: int) -> None:
             if first != second:
                 before.setdefault(second, set()).add(first)
     graphlib.TopologicalSorter(before).prepare()  # raises for a cycle
-    assert set(apart) <= set(unit) and len(unit) == sum(map(len, made))
+    assert set(apart) <= set(unit) and len(unit) == sum(map(len, regions))

@@ -37,9 +37,9 @@ def _set(path, **entries):
 def test_data_is_inside_after_reading(path):
     whole = linear_model()
     proto = read_model(path).proto
-    for found, expected in zip(proto.graph.initializer, whole.graph.initializer, strict=True):
-        np.testing.assert_array_equal(onnx.numpy_helper.to_array(found), onnx.numpy_helper.to_array(expected))
-        assert found.data_location == onnx.TensorProto.DEFAULT and not found.external_data
+    for tensor, expected in zip(proto.graph.initializer, whole.graph.initializer, strict=True):
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), onnx.numpy_helper.to_array(expected))
+        assert tensor.data_location == onnx.TensorProto.DEFAULT and not tensor.external_data
 
 
 def test_fingerprint_covers_the_data_file(path):
@@ -143,10 +143,10 @@ def test_numbers_that_cannot_be_name_the_tensor(path, entries):
 
 def test_a_model_without_a_folder_says_to_give_the_path(path):
     bare = onnx.load(path, load_external_data=False)
-    for given in (bare, path.read_bytes()):
+    for source in (bare, path.read_bytes()):
         for read in (fingerprint, read_model):
             with pytest.raises(ModelError, match=r"weights\.bin") as error:
-                read(given)
+                read(source)
             assert "path" in error.value.fix
 
 

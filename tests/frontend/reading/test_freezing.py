@@ -40,9 +40,9 @@ def test_verify_gives_the_reference_what_was_frozen():
 def test_a_default_value_is_replaced():
     nodes = [node("Mul", ["x", "k"], ["y"])]
     proto = model(nodes, [value("x", [3]), value("k", [1])], [value("y", [3])], {"k": np.float32([2])})
-    found = imported(proto, freeze={"k": 5.0})
-    assert [spec.name for spec in found.inputs] == ["x"]
-    assert run_tvm(found, {"x": np.float32([1, 2, 3])})[0].tolist() == [5, 10, 15]
+    translated = imported(proto, freeze={"k": 5.0})
+    assert [spec.name for spec in translated.inputs] == ["x"]
+    assert run_tvm(translated, {"x": np.float32([1, 2, 3])})[0].tolist() == [5, 10, 15]
 
 
 def test_the_value_is_part_of_the_cache_key():

@@ -25,8 +25,8 @@ def path(tmp_path):
 
 def test_a_path_bytes_and_a_proto_give_the_same_model(path):
     proto = linear_model()
-    for given in (path, str(path), path.read_bytes(), bytearray(path.read_bytes()), proto):
-        assert read_model(given).proto == proto
+    for source in (path, str(path), path.read_bytes(), bytearray(path.read_bytes()), proto):
+        assert read_model(source).proto == proto
     assert read_model(path).name == "linear.onnx"
     assert read_model(path).folder == path.parent
     assert read_model(path.read_bytes()).name == read_model(proto).name == "small"
@@ -39,13 +39,13 @@ class OfText(Deferred):
     name = "text"
 
     def __init__(self, path):
-        self.path, self.made = path, 0
+        self.path, self.makes = path, 0
 
     def sha256(self):
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     def make(self):
-        self.made += 1
+        self.makes += 1
         proto = linear_model()
         proto.graph.name = self.path.read_text()
         return proto
@@ -54,9 +54,9 @@ class OfText(Deferred):
 def test_a_model_that_is_made_later_is_known_by_what_it_is_made_of(tmp_path):
     later = OfText(tmp_path / "name.txt")
     later.path.write_text("first")
-    assert fingerprint(later) == (hashlib.sha256(b"first").hexdigest(), "text") and later.made == 0
+    assert fingerprint(later) == (hashlib.sha256(b"first").hexdigest(), "text") and later.makes == 0
     source = read_model(later)
-    assert (source.proto.graph.name, source.name, source.folder, later.made) == ("first", "text", None, 1)
+    assert (source.proto.graph.name, source.name, source.folder, later.makes) == ("first", "text", None, 1)
     assert source.sha256 == fingerprint(later)[0]
 
 
@@ -198,16 +198,16 @@ def test_more_than_two_gibibytes_say_how_to_save(tmp_path, monkeypatch):
             read(large)
         assert "save_as_external_data=True" in error.value.fix
     monkeypatch.setattr(reader, "LIMIT", 10)
-    for given in (relu_model(), relu_model().SerializeToString()):
+    for source in (relu_model(), relu_model().SerializeToString()):
         with pytest.raises(ModelError, match="2 GiB") as error:
-            read_model(given)
+            read_model(source)
         assert "save_as_external_data=True" in error.value.fix
 
 
-@pytest.mark.parametrize("given", [None, 3, ["model.onnx"]])
-def test_something_else_names_its_type(given):
-    with pytest.raises(ModelError, match=type(given).__name__) as error:
-        read_model(given)
+@pytest.mark.parametrize("source", [None, 3, ["model.onnx"]])
+def test_something_else_names_its_type(source):
+    with pytest.raises(ModelError, match=type(source).__name__) as error:
+        read_model(source)
     assert "ModelProto" in error.value.fix
 
 

@@ -54,13 +54,15 @@ def test_an_input_without_a_rank():
 
 def test_bound_dimensions_reach_inputs_and_outputs():
     proto = relu_model(["n", 3])
-    found = check_numbers(proto, {"x": np.linspace(-1, 1, 21, dtype=np.float32).reshape(7, 3)}, shapes={"x": (7, 3)})
-    assert found.inputs[0].shape == found.outputs[0].shape == (7, 3)
+    translated = check_numbers(
+        proto, {"x": np.linspace(-1, 1, 21, dtype=np.float32).reshape(7, 3)}, shapes={"x": (7, 3)}
+    )
+    assert translated.inputs[0].shape == translated.outputs[0].shape == (7, 3)
 
 
 def test_a_name_bound_by_one_input_is_known_in_the_other():
-    found = imported(two_inputs(["n", 3], ["n", 3]), shapes={"a": (5, 3)})
-    assert [spec.shape for spec in found.inputs] == [(5, 3), (5, 3)]
+    translated = imported(two_inputs(["n", 3], ["n", 3]), shapes={"a": (5, 3)})
+    assert [spec.shape for spec in translated.inputs] == [(5, 3), (5, 3)]
 
 
 def test_a_name_bound_to_two_numbers():

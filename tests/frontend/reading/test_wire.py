@@ -44,8 +44,8 @@ def test_locations_of_initializers_attributes_and_branches():
     ]
     proto = model(nodes, [], [value("y", [300])])
     proto.graph.initializer.extend([_external("b.bin"), _external("a.bin"), _external("b.bin")])
-    found = wire.external_locations(proto.SerializeToString())
-    assert found == ("a.bin", "attribute.bin", "b.bin", "branch.bin")
+    result = wire.external_locations(proto.SerializeToString())
+    assert result == ("a.bin", "attribute.bin", "b.bin", "branch.bin")
 
 
 def test_a_location_that_is_not_marked_external_is_not_used():

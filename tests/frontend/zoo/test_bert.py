@@ -108,11 +108,11 @@ def test_masked_tokens_are_not_attended_to():
     onnx.checker.check_model(proto, full_check=True)
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int64)
     x = embeddings((2, 5, 6))
-    (found,) = run_onnxruntime(proto, {"input": x, "attention_mask": mask})
-    np.testing.assert_allclose(found, expected(proto, x, mask), rtol=1e-4, atol=1e-5)
+    (output,) = run_onnxruntime(proto, {"input": x, "attention_mask": mask})
+    np.testing.assert_allclose(output, expected(proto, x, mask), rtol=1e-4, atol=1e-5)
     x[0, 3:] += 1
     (again,) = run_onnxruntime(proto, {"input": x, "attention_mask": mask})
-    np.testing.assert_allclose(again[0, :3], found[0, :3], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again[0, :3], output[0, :3], rtol=1e-5, atol=1e-6)
 
 
 def test_numbers_stay_sane_through_twelve_layers():

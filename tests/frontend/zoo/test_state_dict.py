@@ -29,10 +29,10 @@ def initializers(proto):
 def test_weights_of_a_model_are_those_stored(tmp_path, weights):
     tracked = {"bn1.num_batches_tracked": np.array(3, np.int64)}
     save_file({**weights, **tracked}, tmp_path / "w.safetensors", metadata={"format": "pt"})
-    found = initializers(zoo.mlp(**SIZES, weights=tmp_path / "w.safetensors"))
-    assert found.keys() == weights.keys()
+    result = initializers(zoo.mlp(**SIZES, weights=tmp_path / "w.safetensors"))
+    assert result.keys() == weights.keys()
     for name, array in weights.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_resnet18_round_trip(tmp_path):
@@ -46,23 +46,23 @@ def test_resnet18_round_trip(tmp_path):
 def test_dtypes_come_back_as_they_were(tmp_path, dtype):
     array = np.arange(6).reshape(2, 3).astype(dtype)
     save_file({"a": array, "empty": np.zeros((0, 4), dtype)}, tmp_path / "w.safetensors")
-    found = read_state_dict(tmp_path / "w.safetensors")
-    np.testing.assert_array_equal(found["a"], array)
-    assert found["a"].dtype == array.dtype and found["empty"].shape == (0, 4)
+    result = read_state_dict(tmp_path / "w.safetensors")
+    np.testing.assert_array_equal(result["a"], array)
+    assert result["a"].dtype == array.dtype and result["empty"].shape == (0, 4)
 
 
 def test_bfloat16_becomes_float32(tmp_path):
     array = np.array([1.5, -2.0, 3e38], np.float32).astype(ml_dtypes.bfloat16)
     write(tmp_path / "w.safetensors", {"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}}, array.tobytes())
-    found = read_state_dict(tmp_path / "w.safetensors")["a"]
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, array.astype(np.float32))
+    result = read_state_dict(tmp_path / "w.safetensors")["a"]
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, array.astype(np.float32))
 
 
 def test_half_precision_weights_are_widened(tmp_path, weights):
     save_file({k: v.astype(np.float16) for k, v in weights.items()}, tmp_path / "w.safetensors")
-    found = initializers(zoo.mlp(**SIZES, weights=tmp_path / "w.safetensors"))
-    np.testing.assert_array_equal(found["fc1.weight"], weights["fc1.weight"].astype(np.float16).astype(np.float32))
+    result = initializers(zoo.mlp(**SIZES, weights=tmp_path / "w.safetensors"))
+    np.testing.assert_array_equal(result["fc1.weight"], weights["fc1.weight"].astype(np.float16).astype(np.float32))
 
 
 def test_missing_extra_misshaped_and_mistyped_tensors_are_all_listed(tmp_path, weights):

@@ -41,5 +41,5 @@ def activations(
     every.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in inner.values()
     )
-    output, *found = run_onnxruntime(every, feeds)
-    return output, dict(zip(inner, found, strict=True))
+    output, *stages = run_onnxruntime(every, feeds)
+    return output, dict(zip(inner, stages, strict=True))

@@ -260,16 +260,13 @@ def test_results_are_equal_to_the_bit(kernel: str, machine: str, no_prefetches: 
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_operands_that_are_computed_are_not_prefetched(machine: str) -> None:
-    one = Made(BatchMatmul(), matmul((3, 19, 24), (3, 24, 40), ()), MACHINES[machine])
-    assert annotations_of(one.function) == []
-    assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_weights_that_are_walked_once_are_not_prefetched(machine: str) -> None:
-    """One tile is all of a chunk: the stream is as long as the weights, and the hardware prefetches it."""
-    one = Made(Dense(), matmul((1, 51), (51, 70)), MACHINES[machine])
+@pytest.mark.parametrize(
+    ("recipe", "operands"), [(BatchMatmul(), ((3, 19, 24), (3, 24, 40), ())), (Dense(), ((1, 51), (51, 70)))]
+)
+def test_operands_that_are_computed_or_walked_once_are_not_prefetched(recipe: Any, operands: Any, machine: str) -> None:
+    """One tile of the dense layer is all of a chunk: the stream is as long as the weights, and the hardware prefetches
+    it."""
+    one = Made(recipe, matmul(*operands), MACHINES[machine])
     assert annotations_of(one.function) == []
     assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
 

@@ -201,8 +201,8 @@ def test_threads_may_use_one_cache(compiled: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tvm_ext.PromptCache, "begin", both_begin)
     monkeypatch.setattr(tvm_ext.PromptCache, "step", one_steps)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        made = pool.map(lambda text: list(tvm_ext.generate(compiled, text, max_new=6, prompt_cache=cache)), texts)
-        assert list(made) == wanted
+        answers = pool.map(lambda text: list(tvm_ext.generate(compiled, text, max_new=6, prompt_cache=cache)), texts)
+        assert list(answers) == wanted
 
 
 def test_speculation_and_caches_that_do_not_fit_are_refused(compiled: Any, checked: Any) -> None:

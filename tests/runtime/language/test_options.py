@@ -35,6 +35,6 @@ def test_chat_has_all_of_them() -> None:
     args = vars(make_parser().parse_args(["chat", "m.gguf"]))
     defaults = {name: option.default for name, option in {**MODEL, **CALLS, **TEXT}.items()}
     assert {name: args[name] for name in defaults} == {**defaults, "sequences": 8, "stop": []}
-    given = ["--cache", "float16", "--exact", "--stop", "3", "--stop", "4"]
-    args = vars(make_parser().parse_args(["chat", "m.gguf", *given]))
+    words = ["--cache", "float16", "--exact", "--stop", "3", "--stop", "4"]
+    args = vars(make_parser().parse_args(["chat", "m.gguf", *words]))
     assert (args["cache"], args["exact"], args["stop"]) == ("float16", True, [3, 4])

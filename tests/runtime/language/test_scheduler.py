@@ -37,10 +37,10 @@ def wanted(model: Any) -> list[list[int]]:
 def test_each_text_is_the_one_that_is_made_alone(speculate: int, compiled: Any, wanted: list[list[int]]) -> None:
     with Scheduler(compiled, speculate=speculate, piece=16) as scheduler:
         requests = [scheduler.submit(prompt, max_new=12) for prompt in PROMPTS]
-        made: dict[int, list[int]] = {id(request): [] for request in requests}
+        answers: dict[int, list[int]] = {id(request): [] for request in requests}
         for request, token in scheduler:
-            made[id(request)].append(token)
-    assert [request.tokens for request in requests] == [made[id(request)] for request in requests] == wanted
+            answers[id(request)].append(token)
+    assert [request.tokens for request in requests] == [answers[id(request)] for request in requests] == wanted
     assert {request.finished for request in requests} == {"length"}
 
 
@@ -55,7 +55,7 @@ def test_draws_are_those_of_the_seed(speculate: int, compiled: Any) -> None:
         return [request.tokens for request in requests]
 
     prompts = list(enumerate(PROMPTS))
-    alone = [texts([one])[0] for one in prompts]
+    alone = [texts([asked])[0] for asked in prompts]
     assert texts(prompts) == alone and len({*map(tuple, alone)}) == len(PROMPTS)
 
 

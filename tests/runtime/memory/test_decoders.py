@@ -32,17 +32,17 @@ def decoding(request: pytest.FixtureRequest) -> tuple[CompiledModel, onnxruntime
 def test_a_decoder_is_onnxruntimes_step_by_step(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
 ) -> None:  # fmt: skip
-    made, reference = decoding
-    session, other, total = made.session(), made.session(), 0
+    program, reference = decoding
+    session, other, total = program.session(), program.session(), 0
     memory = addresses(session)
     assert len(memory) == 2  # one buffer a state
-    past = dict.fromkeys(made.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float32))
-    for steps in (5, 1, 1, 3, 1, 9, 1, 1, 1, 1) if made.symbols else (1,) * LENGTH:
+    past = dict.fromkeys(program.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float32))
+    for steps in (5, 1, 1, 3, 1, 9, 1, 1, 1, 1) if program.symbols else (1,) * LENGTH:
         total += steps
         feeds = tokens(steps, total)
         want, *present = reference.run(None, {**feeds, **past})
         np.testing.assert_allclose(session.step(feeds)["y"], want, 1e-5, 2e-6)
-        np.testing.assert_allclose(made.run({**feeds, **past})["y"], want, 1e-5, 2e-6)
+        np.testing.assert_allclose(program.run({**feeds, **past})["y"], want, 1e-5, 2e-6)
         past = dict(zip(past, present, strict=True))
     assert total == LENGTH and addresses(session) == memory
     with pytest.raises(InputError, match=f"'lengths': rows {LENGTH} to {LENGTH} .* rows 0 to {LENGTH - 1}"):
@@ -56,9 +56,12 @@ def test_a_decoder_is_onnxruntimes_step_by_step(
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_decoder_of_float16_is_updated_in_place(threads: int) -> None:
     proto = decoder(1, halves=True)
-    made, reference = compiled(proto, threads=threads), onnxruntime.InferenceSession(proto.SerializeToString())
-    assert len(made.metadata.programs[0].updates) == 2
-    session, past = made.session(), dict.fromkeys(made.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float16))
+    program, reference = compiled(proto, threads=threads), onnxruntime.InferenceSession(proto.SerializeToString())
+    assert len(program.metadata.programs[0].updates) == 2
+    session, past = (
+        program.session(),
+        dict.fromkeys(program.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float16)),
+    )
     for total in range(1, LENGTH + 1):
         feeds = tokens(1, total)
         want, *present = reference.run(None, {**feeds, **past})
@@ -73,9 +76,9 @@ def test_a_decoder_of_float16_is_updated_in_place(threads: int) -> None:
 def test_an_exported_decoder_has_its_states(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession], tmp_path: Path
 ) -> None:  # fmt: skip
-    made = decoding[0]
-    made.export(tmp_path / "decoder.so")
-    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "decoder.so"))]
+    program = decoding[0]
+    program.export(tmp_path / "decoder.so")
+    sessions = [loaded.session() for loaded in (program, tvm_ext.load(tmp_path / "decoder.so"))]
     for total in (1, 2, 3):
         results = [session.step(tokens(1, total))["y"] for session in sessions]
         assert np.array_equal(*results)
@@ -85,9 +88,9 @@ def test_an_exported_decoder_has_its_states(
 
 @pytest.mark.parametrize(("batch", "cosines"), [(2, 0), (2, 5), ("N", 0)])
 def test_a_refused_step_of_several_sequences_changes_none(batch: int | str, cosines: int) -> None:
-    made, count = compiled(decoder(1, rows=6, batch=batch, cosines=cosines)), 2 if batch == 2 else 5
-    assert all(program.batch != 5 for program in made.metadata.programs)  # 5 are composed of several calls
-    session = made.session({"past.key": np.zeros((count, 2, 6, WIDTH), np.float32)})
+    loaded, count = compiled(decoder(1, rows=6, batch=batch, cosines=cosines)), 2 if batch == 2 else 5
+    assert all(program.batch != 5 for program in loaded.metadata.programs)  # 5 are composed of several calls
+    session = loaded.session({"past.key": np.zeros((count, 2, 6, WIDTH), np.float32)})
 
     def feeds(lengths: list[int], seed: int = 0) -> dict[str, np.ndarray]:
         lengths = [1] * (count - 2) + lengths
@@ -109,9 +112,9 @@ def test_a_refused_step_changes_no_other_state() -> None:
     proto = decoder(1, rows=6)
     proto.graph.input.extend([value("ring", (4, WIDTH)), value("at", (1, 1), TensorProto.INT64)])
     proto.graph.output.append(value("ring_new", (4, WIDTH)))
-    for place, one in enumerate((node("Squeeze", "x", "row"), node("Unsqueeze", "row first", "rows"),
+    for place, reshape in enumerate((node("Squeeze", "x", "row"), node("Unsqueeze", "row first", "rows"),
                                  node("ScatterND", "ring at rows", "ring_new"))):  # fmt: skip
-        proto.graph.node.insert(place, one)
+        proto.graph.node.insert(place, reshape)
     proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first"))
     session = compiled(proto).session()
     assert {*session._states} == {"past.key", "past.value", "ring"}
@@ -142,17 +145,17 @@ def two_caches(late: bool, steps: int | str) -> onnx.ModelProto:
                                  node("Cast", "nothing", "none", to=TensorProto.INT32),
                                  node("Add", "lengths none", "b.lengths")])  # fmt: skip
         model.graph.initializer.append(numpy_helper.from_array(np.float32(0), "zero"))
-    for one in renamed.graph.node:
-        one.input[:] = [{"b.x": "x", "b.total": "total"}.get(name, name) for name in one.input]
-        model.graph.node.append(one)
+    for maker in renamed.graph.node:
+        maker.input[:] = [{"b.x": "x", "b.total": "total"}.get(name, name) for name in maker.input]
+        model.graph.node.append(maker)
     return model
 
 
 @pytest.mark.parametrize(("late", "steps"), [(False, 1), (False, "S"), (True, 1)])
 def test_a_refused_step_changes_no_cache_of_another_length(late: bool, steps: int | str) -> None:
     pairs = {f"{at}present.{what}": f"{at}past.{what}" for at in ("", "b.") for what in ("key", "value")}
-    made = compiled(two_caches(late, steps), pairs, **({"dims": {"S": (1, 4)}} if steps == "S" else {}))
-    session = made.session()
+    program = compiled(two_caches(late, steps), pairs, **({"dims": {"S": (1, 4)}} if steps == "S" else {}))
+    session = program.session()
     assert len(addresses(session)) == (6 if late else 4)  # the first cache is copied where it must be
 
     def feeds(total: int, other: int) -> dict[str, np.ndarray]:
@@ -234,16 +237,16 @@ def test_a_past_without_rows_does_not_grow() -> None:
 def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> None:
     proto = growing()
     pairs = {"present_key": "past_key", "present_value": "past_value"}
-    made = compiled(proto, pairs, threads=2, dims={"S": (1, 8), "P": (low, 40)}, **more)
-    made.export(tmp_path / "growing.so")
+    program = compiled(proto, pairs, threads=2, dims={"S": (1, 8), "P": (low, 40)}, **more)
+    program.export(tmp_path / "growing.so")
     reference = onnxruntime.InferenceSession(proto.SerializeToString())
-    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "growing.so"))]
+    sessions = [loaded.session() for loaded in (program, tvm_ext.load(tmp_path / "growing.so"))]
     memory = {state.write.ctypes.data for state in sessions[0]._states.values()}
     past = dict.fromkeys(pairs.values(), np.zeros((1, 2, low, 16), np.float32))
     for number, steps in enumerate((5, 1, 1, 8, 8, 1, 1, 8, 1)):
         x = random(1, steps, 32, seed=number)
         want, *present = reference.run(None, {"x": x, **past})
-        for y in (made.run({"x": x, **past})["y"], *(session.step({"x": x})["y"] for session in sessions)):
+        for y in (program.run({"x": x, **past})["y"], *(session.step({"x": x})["y"] for session in sessions)):
             np.testing.assert_allclose(y, want, 1e-5, 2e-6)
         past = dict(zip(past, present, strict=True))
     for name, kept in sessions[0].state.items():
@@ -262,11 +265,11 @@ def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> N
 @pytest.mark.parametrize("rows", [(5, 11), (11, 5), (5, 0), (5, 4), (5, None), (None, 5)])
 def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None, ...]) -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
-    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 10)})
-    session = made.session(dict.fromkeys(pairs.values(), random(1, 2, 3, 16)))
+    program = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 10)})
+    session = program.session(dict.fromkeys(pairs.values(), random(1, 2, 3, 16)))
     values = zip(pairs.values(), rows, strict=True)
     initial = {name: random(1, 2, size, 16) for name, size in values if size is not None}
-    for start in (session.reset, made.session):
+    for start in (session.reset, program.session):
         with pytest.raises(InputError, match="has a size of"):
             start(initial)
     assert all(np.array_equal(array, random(1, 2, 3, 16)) for array in session.state.values())
@@ -277,8 +280,8 @@ def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None
 @pytest.mark.parametrize("specialize", [{}, {"S": (1, 8)}])
 def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str, Any]) -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
-    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)}, specialize=specialize)
-    session = made.session()
+    program = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)}, specialize=specialize)
+    session = program.session()
     session.step({"x": random(1, 8, 32)})
     before = session.state
     for state in session._states.values():
@@ -288,11 +291,11 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str,
     for name in before:
         assert after[name].shape[2] == before[name].shape[2] + 1
         assert np.isnan(after[name][:, :, :-1]).all() and np.isfinite(after[name][:, :, -1]).all()
-    sized = made._callers._idle[0]._sized
+    sized = program._callers._idle[0]._sized
     assert sized is not None
     lent = {state.write.ctypes.data for state in session._states.values()}
     for held in sized._memory.values():
-        assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & lent
+        assert not {array.ctypes.data for array in (*held.inputs, *held.outputs) if array is not None} & lent
 
 
 @pytest.mark.parametrize(
@@ -308,15 +311,15 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str,
 def test_a_state_that_grows_wherever_it_is_read(how: str, steps: int | str, dims: Any, more: dict[str, Any]) -> None:
     """From the first size to the bound, where arrays of the input and the output lie in the memory of the session."""
     proto, bound = growing_rows(how, steps), dims["P"][1]
-    made = compiled(proto, dims=dims, **more)
-    reference, session = onnxruntime.InferenceSession(proto.SerializeToString()), made.session()
+    loaded = compiled(proto, dims=dims, **more)
+    reference, session = onnxruntime.InferenceSession(proto.SerializeToString()), loaded.session()
     past, number = np.zeros((dims["P"][0], 8), np.float32), 0
     while len(past) <= bound:
         x = random(1 if steps == 1 else 1 + number % 2, 8, seed=number)
         want, present = reference.run(None, {"x": x, "past_key": past})
-        for y in (made.run({"x": x, "past_key": past})["y"], session.step({"x": x})["y"]):
+        for y in (loaded.run({"x": x, "past_key": past})["y"], session.step({"x": x})["y"]):
             np.testing.assert_allclose(y, want, 1e-4, 1e-4)
         np.testing.assert_allclose(session.state["past_key"], present, 1e-4, 1e-4)
         past, number = present, number + 1
-    in_place = [bool(program.updates) for program in made.metadata.programs]
+    in_place = [bool(program.updates) for program in loaded.metadata.programs]
     assert in_place[0] == (how == "appended"), "what is read besides is made anew"

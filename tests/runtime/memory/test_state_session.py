@@ -49,10 +49,10 @@ def addresses(session: StateSession) -> set[int]:
 @pytest.mark.parametrize(("kind", "threads"), [("LSTM", 1), ("GRU", 2)])
 def test_a_streaming_layer_is_onnxruntimes_step_by_step(kind: str, threads: int) -> None:
     proto = recurrent(kind)
-    made, reference = compiled(proto, threads=threads), onnxruntime.InferenceSession(proto.SerializeToString())
-    names = list(made.state.values())
-    assert made.state == {f"{name}n": name for name in names} and len(names) == (2 if kind == "LSTM" else 1)
-    session = made.session()
+    program, reference = compiled(proto, threads=threads), onnxruntime.InferenceSession(proto.SerializeToString())
+    names = list(program.state.values())
+    assert program.state == {f"{name}n": name for name in names} and len(names) == (2 if kind == "LSTM" else 1)
+    session = program.session()
     states = session.state
     for step in range(50):
         x = random(1, 2, 12, seed=step)
@@ -100,11 +100,11 @@ def test_pairs_are_in_the_file_and_a_session_outlives_its_model(cache: CompiledM
     loaded, copied = tvm_ext.load(tmp_path / "a.so"), pickle.loads(pickle.dumps(cache))
     x, at = random(HEADS, 1, WIDTH), position("ScatterND", 1)
     y, past = expected(x, 1, np.zeros((HEADS, LENGTH, WIDTH), np.float32))
-    for made in (loaded, copied):
-        assert made.state == {"present": "past"} and made.metadata == cache.metadata
+    for program in (loaded, copied):
+        assert program.state == {"present": "past"} and program.metadata == cache.metadata
     sessions = [loaded.session(), copied.session()]
     gone = weakref.ref(copied)
-    del made, loaded, copied
+    del program, loaded, copied
     for session in sessions:
         assert np.allclose(session.step({"x": x, "at": at})["y"], y, atol=1e-5)
         assert np.allclose(session.state["past"], past, atol=1e-5)
@@ -114,10 +114,10 @@ def test_pairs_are_in_the_file_and_a_session_outlives_its_model(cache: CompiledM
 
 
 def test_steps_take_no_memory(cache: CompiledModel, lstm: CompiledModel) -> None:
-    for made, feeds in (
+    for program, feeds in (
         (cache, {"x": random(HEADS, 1, WIDTH), "at": position("ScatterND", 1)}), (lstm, {"x": random(1, 2, 12)})
     ):  # fmt: skip
-        session = made.session()
+        session = program.session()
         tracemalloc.start()
         for _ in range(100):
             session.step(feeds)
@@ -154,35 +154,35 @@ def test_what_no_kernel_can_write_in_place_is_copied() -> None:
              node("Add", "t x", "t_out"), node("Reshape", "t_out flat", "y")]  # fmt: skip
     ins = [value("x", (2, 3)), value("s", (2, 3), bf16), value("t", (2, 3))]
     outs = [value("y", (6,)), value("s_out", (2, 3), bf16), value("t_out", (2, 3))]
-    made = compiled(model(nodes, ins, outs, {"flat": np.array([-1])}))
-    session, one = made.session({"t": np.full((2, 3), 0.5, np.float32)}), np.ones((2, 3), np.float32)
+    program = compiled(model(nodes, ins, outs, {"flat": np.array([-1])}))
+    session, one = program.session({"t": np.full((2, 3), 0.5, np.float32)}), np.ones((2, 3), np.float32)
     for step in range(1, 5):
         y = session.step({"x": one})["y"]
         y[...] = np.nan  # it is the caller's
         assert np.array_equal(session.state["t"], np.full((2, 3), step + 0.5, np.float32))
         assert session.state["s"].dtype == ml_dtypes.bfloat16 and np.all(session.state["s"].astype("f4") == step)
-    assert (2, (2, 3)) in made.metadata.programs[0].destinations, "the state is written, the output copied"
+    assert (2, (2, 3)) in program.metadata.programs[0].destinations, "the state is written, the output copied"
 
 
 def test_a_symbolic_batch_has_the_size_of_its_first_states() -> None:
-    made = compiled(recurrent("GRU", "N"), shapes={"x": (1, "N", 12), "h": (1, "N", 20)}, specialize={"N": (1, 4)})
+    program = compiled(recurrent("GRU", "N"), shapes={"x": (1, "N", 12), "h": (1, "N", 20)}, specialize={"N": (1, 4)})
     static = compiled(recurrent("GRU", 7))
     first = random(1, 7, 20)
-    session, fixed = made.session({"h": first}), static.session({"h": first})
+    session, fixed = program.session({"h": first}), static.session({"h": first})
     for step in range(4):  # 7 rows are composed of 4, and 3 of 4
         x = random(1, 7, 12, seed=step)
         assert np.allclose(session.step({"x": x})["y"], fixed.step({"x": x})["y"], atol=1e-5)
     with pytest.raises(InputError):
         session.step({"x": random(1, 3, 12)})
     with pytest.raises(InputError) as error:
-        made.session()
+        program.session()
     assert "initial" in error.value.fix
     session.reset()
     assert session.state["h"].shape == (1, 7, 20) and not session.state["h"].any()
-    none = made.session({"h": random(1, 0, 20)})
+    none = program.session({"h": random(1, 0, 20)})
     x = random(1, 0, 12)
     for _ in range(2):
-        assert none.step({"x": x})["y"].shape == made.run({"x": x, "h": first[:, :0]})["y"].shape
+        assert none.step({"x": x})["y"].shape == program.run({"x": x, "h": first[:, :0]})["y"].shape
         assert none.state["h"].shape == (1, 0, 20)
 
 
@@ -241,10 +241,10 @@ def test_first_values_that_do_not_fit(lstm: CompiledModel, initial: Any, words: 
 
 
 def test_a_model_without_states_has_no_session() -> None:
-    made = compiled(recurrent("GRU"), None)
-    assert made.state == {}
+    program = compiled(recurrent("GRU"), None)
+    assert program.state == {}
     with pytest.raises(OptionError, match="has no states"):
-        made.session()
+        program.session()
 
 
 def test_a_closed_session_and_one_that_stopped_half_way(cache: CompiledModel, lstm: CompiledModel) -> None:
@@ -258,18 +258,18 @@ def test_a_closed_session_and_one_that_stopped_half_way(cache: CompiledModel, ls
         raise RunError("stopped")
 
     feeds = {"x": random(HEADS, 1, WIDTH), "at": position("ScatterND", 1)}
-    for made, given, lost in ((cache, feeds, True), (lstm, {"x": random(1, 2, 12)}, False)):
-        session = made.session()
-        session.step(given)
+    for program, inputs, lost in ((cache, feeds, True), (lstm, {"x": random(1, 2, 12)}, False)):
+        session = program.session()
+        session.step(inputs)
         call, session._call = session._call, stopping
         with pytest.raises(RunError, match="stopped"):
-            session.step(given)
+            session.step(inputs)
         session._call = call
         if lost:
             with pytest.raises(RunError, match="reset"):
-                session.step(given)
+                session.step(inputs)
             session.reset()
-        session.step(given)
+        session.step(inputs)
 
 
 def test_later_steps_look_at_what_is_fed_alone(cache: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ class Doubles:
     """Stands for a compiled function: y = 2 x, and the sum of a vector that is no batch. Notes what it was given."""
 
     def __init__(self, size: int, takes: bool) -> None:
-        self.size, self.given, self._takes = size, [], takes
+        self.size, self.calls, self._takes = size, [], takes
 
     def takes(self, output: int, memory: np.ndarray) -> bool:
         return self._takes and memory.ctypes.data % 64 == 0
@@ -48,7 +48,7 @@ class Doubles:
     def call(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None]) -> list[np.ndarray]:
         x, shared = arrays
         assert x.shape[0] == self.size
-        self.given.append((x, into[0]))
+        self.calls.append((x, into[0]))
         y = into[0] if into[0] is not None else np.full((2 * self.size, 8), np.nan, np.float32)
         y[...] = 2 * x.reshape(-1, 8)
         return [y, shared.sum(keepdims=True)]
@@ -65,8 +65,8 @@ def test_rows_are_read_and_written_where_they_lie(takes: bool) -> None:
     functions: dict[int, Any] = {4: Doubles(4, takes), 2: Doubles(2, takes)}
     y, total = run_composed(functions, (4, 4, 2, 2), [x, np.float32([1, 2, 4])], SPECS, OUTPUTS, 11)
     assert np.array_equal(y, 2 * x.reshape(22, 8)) and total == [7]
-    given = functions[4].given + functions[2].given
-    assert all(np.shares_memory(part, x) for part, _ in given[:3])
-    assert [into is not None and np.shares_memory(into, y) for _, into in given] == [takes] * 3 + [False]
-    spare, _ = given[-1]
+    calls = functions[4].calls + functions[2].calls
+    assert all(np.shares_memory(part, x) for part, _ in calls[:3])
+    assert [into is not None and np.shares_memory(into, y) for _, into in calls] == [takes] * 3 + [False]
+    spare, _ = calls[-1]
     assert np.array_equal(spare[1], x[10]), "the last row once more, not numbers the model was never made for"

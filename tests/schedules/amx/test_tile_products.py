@@ -65,12 +65,12 @@ def test_machine_code_names_the_registers_that_are_configured(group: Any, name: 
     machine = Machine.detect(target, 1)
     match = matched(recipe, group, machine)
     text = assembly(recipe, group, machine)
-    found = re.findall(r"\t(\w+)\t%tmm(\d), %tmm(\d), %tmm(\d)", text)
+    matches = re.findall(r"\t(\w+)\t%tmm(\d), %tmm(\d), %tmm(\d)", text)
     pixels = recipe.default(match, machine)["pixels"]
     image = match.images[recipe.default(match, machine)["image"]]
     r = Registers(pixels, 2, image.rows, 16)
     wanted = {(name, str(r.right(h)), str(r.left(p)), str(r.accumulator(p, h))) for p in range(pixels) for h in (0, 1)}
-    assert set(found) == wanted
+    assert set(matches) == wanted
     loaded = set(re.findall(r"tileloadd\t.*%tmm(\d)", text))
     assert {int(t) for t in loaded} <= set(range(r.count)) and text.count("\tldtilecfg") == text.count("\ttilerelease")
 

@@ -50,8 +50,8 @@ def test_kernels(
     recipe, match = CachedAttention(), CachedAttention().match(case.attention, machine)
     assert not isinstance(match, Miss)
     config = {**recipe.default(match, machine), "threads": threads}
-    found = run_kernel(recipe, case.attention, [query, keys, values, *rest], machine, config)
-    np.testing.assert_allclose(found, case.attended(lengths, total), **TOLERANCE)
+    outputs = run_kernel(recipe, case.attention, [query, keys, values, *rest], machine, config)
+    np.testing.assert_allclose(outputs, case.attended(lengths, total), **TOLERANCE)
 
 
 #: (batch, steps, heads, heads of keys, size, capacity), dtype, length, rows of a page or 0 for a whole cache.
@@ -71,14 +71,14 @@ def test_caches_of_narrow_floats_and_in_pages(
     case, lengths = CacheCase(*sizes, dtype=dtype), [length] * sizes[0]
     wanted = case.attended(lengths)
     group, operands = case.in_pages(rows, lengths) if rows else (case.attention, case.operands(case.says, lengths))
-    found = run_kernel(CachedAttention(), group, operands, case_machine)
-    np.testing.assert_allclose(found, wanted, **TOLERANCE)
+    outputs = run_kernel(CachedAttention(), group, operands, case_machine)
+    np.testing.assert_allclose(outputs, wanted, **TOLERANCE)
 
 
 def test_values_of_another_size_than_keys(case_machine: Machine) -> None:
     case = CacheCase(1, 2, 4, 2, 16, 40, width=24)
-    found = run_kernel(CachedAttention(), case.attention, case.operands(case.says, [33]), case_machine)
-    np.testing.assert_allclose(found, case.attended([33]), **TOLERANCE)
+    outputs = run_kernel(CachedAttention(), case.attention, case.operands(case.says, [33]), case_machine)
+    np.testing.assert_allclose(outputs, case.attended([33]), **TOLERANCE)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -98,12 +98,12 @@ def test_steps_and_sequences_known_at_run_time(threads: int, case_machine: Machi
         (3, 24, [24, 9, 24], 24), (1, 1, [50], 50), (2, 17, [17, 49], 49), (3, 1, [1, 9, 50], 50),
     ):  # fmt: skip
         case = CacheCase(n, s, 6, 2, 16, 50, "total cos sin")
-        found = append({"N": n, "S": s}, (n, 2, 50, 16), *case.operands(case.append_says, lengths, total))
-        np.testing.assert_allclose(found, case.present(lengths, total), **TOLERANCE)
-        found = attention({"N": n, "S": s}, (n, s, 6, 16), *case.operands(case.says, lengths, total))
-        np.testing.assert_allclose(found, case.attended(lengths, total), **TOLERANCE)
+        outputs = append({"N": n, "S": s}, (n, 2, 50, 16), *case.operands(case.append_says, lengths, total))
+        np.testing.assert_allclose(outputs, case.present(lengths, total), **TOLERANCE)
+        outputs = attention({"N": n, "S": s}, (n, s, 6, 16), *case.operands(case.says, lengths, total))
+        np.testing.assert_allclose(outputs, case.attended(lengths, total), **TOLERANCE)
     loops = lower_to_loops({"main": attention.kernel}, machine.target(scheduled=True))["main"]
-    indices = [index for one in nodes_of(loops.body, (TensorLoad, tirx.BufferStore)) for index in one.indices]
+    indices = [index for access in nodes_of(loops.body, (TensorLoad, tirx.BufferStore)) for index in access.indices]
     assert max(len(nodes_of(index, tirx.Var)) for index in indices) < 10, "expressions of sizes are in each index"
 
 

@@ -36,8 +36,8 @@ def test_operands_of_run_time_sizes(axis: int, rest: int, threads: int, case_mac
     kernel = AnySize(ConcatAnySize(), sized, case_machine.with_threads(threads))
     for past, steps in ((9, 5), (1, 1), (7, 2)):
         arrays = [random(rng, *shape(size)) for size in (past, 3, steps)]
-        found = kernel({"P": past, "S": steps}, shape(past + 3 + steps), *arrays)
-        assert np.array_equal(found, np.maximum(np.concatenate(arrays, axis), 0))
+        outputs = kernel({"P": past, "S": steps}, shape(past + 3 + steps), *arrays)
+        assert np.array_equal(outputs, np.maximum(np.concatenate(arrays, axis), 0))
 
 
 def test_sizes_that_are_known_are_another_recipes(machine: Machine) -> None:

@@ -56,7 +56,7 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("case", "kind"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.long) for one in LONG)])
+@pytest.mark.parametrize(("case", "kind"), [*SHORT, *(pytest.param(*each, marks=pytest.mark.long) for each in LONG)])
 def test_machine_code_is_its_twin(case: str, kind: str, rng: np.random.Generator) -> None:
     check(case, kind, rng)
 

@@ -11,7 +11,7 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.dense_dot import DenseDot
 
 from ..kernels import ROUNDOFF
-from ..narrow import BF16, DATA_SCALE, TYPES, assert_exact, narrow_group, needs, run_narrow, twin
+from ..narrow import BF16, TYPES, assert_exact, narrow_group, needs, run_narrow, twin
 
 MACHINE = Machine.detect()
 RECIPE, TWIN = DenseDot(), twin(DenseDot())
@@ -37,16 +37,7 @@ def make(case: str, types: Any, rng: np.random.Generator) -> tuple[Any, list[np.
     group = narrow_group(anchor, types, x, w, w[1], 1, (w[1],))
     arrays = types.arrays(rng, x, w)
     exact: Any = np.matmul(*types.whole(*arrays))
-    if types.kind == "shift":
-        return group, arrays, exact
-    scale = np.full(w[1], 0.01, "float32")
-    if types.kind == "dequantize" and types.per_output:
-        scale = rng.uniform(0.001, 0.02, w[1]).astype("float32")
-        arrays.append(scale)
-    if types.kind == "dequantize":
-        exact = exact.astype("float32") * (np.float32(DATA_SCALE) * scale)
-    arrays.append(rng.standard_normal(w[1]).astype("float32"))
-    return group, arrays, np.maximum(exact + arrays[-1], 0)
+    return group, arrays, types.result(rng, arrays, exact, (w[1],))
 
 
 def check_integers(case: str, types: Any, recipe: DenseDot, config: Any = None) -> None:

@@ -112,8 +112,8 @@ def test_refuses(attrs: Any, reason: str) -> None:
 def test_refuses_a_dilated_window_that_leaves_the_image(width: int, fits: bool, machine: Machine) -> None:
     """In ceil mode, without any padding: the border pixel that stands for what is outside is not in such a window."""
     attrs = {"pool_size": (1, 2), "strides": (1, 2), "dilation": (1, 2), "ceil_mode": True}
-    found = RECIPE.match(pool_group("max", (1, 1, 3, width), **attrs), machine)
-    assert isinstance(found, Miss) != fits
+    refusal = RECIPE.match(pool_group("max", (1, 1, 3, width), **attrs), machine)
+    assert isinstance(refusal, Miss) != fits
     x = np.random.default_rng(0).standard_normal((1, 1, 3, width), dtype=np.float32)
     nodes = [node("MaxPool", "x", "y", kernel_shape=[1, 2], strides=[1, 2], dilations=[1, 2], ceil_mode=1)]
     proto = model(nodes, [value("x", x.shape)], [value("y", None)])

@@ -40,8 +40,8 @@ def shared(shape: Shape, threads: int) -> tuple[Schedule, list[int], bool]:
     ],
 )
 def test_images_are_shared_by_rows(shape: Shape, threads: int, extents: list[int]) -> None:
-    sch, found, parallel = shared(shape, threads)
-    assert found == extents
+    sch, loops, parallel = shared(shape, threads)
+    assert loops == extents
     assert parallel == (math.prod(shape[:3]) > 1)
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     out = tvm.runtime.tensor(np.full(shape, np.nan, "float32"))

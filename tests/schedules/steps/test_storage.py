@@ -344,8 +344,8 @@ def test_float16_is_converted_in_vectors(target: str, width: str) -> None:
     )
     code = code_of({"main": mod["main"]}, machine, "asm")["main"]
     lines = re.findall(r"^.*(?:cvtph2ps|cvtps2ph|call.*(?:half|hf)).*$", code, re.MULTILINE)
-    assert {one.split()[0] for one in lines} == {"vcvtph2ps", "vcvtps2ph"}
-    assert all(f"%{width}mm" in one for one in lines), lines
+    assert {line.split()[0] for line in lines} == {"vcvtph2ps", "vcvtps2ph"}
+    assert all(f"%{width}mm" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -74,6 +74,14 @@ def add_input_arguments(
         )  # fmt: skip
 
 
+def add_tolerance_argument(parser: argparse.ArgumentParser) -> None:
+    """`--tolerance`: of a comparison with onnxruntime."""
+    parser.add_argument(
+        "--tolerance", type=float, metavar="PART",
+        help="largest error of the output's range (default: by dtype; 1e-5 for float32)",
+    )  # fmt: skip
+
+
 def given_inputs(args: argparse.Namespace) -> dict[str, Any] | None:
     """The arrays of `--input`, lists of them for sequences; None if there are none.
 

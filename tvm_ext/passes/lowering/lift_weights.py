@@ -1,4 +1,5 @@
 """Weights become parameters of `main`: they live in the artifact as plain bytes, not in the compiled module.
+The program is final here but for memory: what each call of a kernel reads and writes is read off it.
 
 y = call_tir(k, (x, <constant>))   ->   main(x, w0): y = call_tir(k, (x, w0))
 return <constant of no elements>   ->   main(x, w0): return w0        TVM cannot read again what it writes of one
@@ -10,10 +11,20 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name, with_body, with_main
-from tvm_ext.core.passes import CompileContext, Pass, PassResult
-
-from ..steps.call_sites import note_call_sites
+from ...core.graph.call_site import CallSite, Written
+from ...core.graph.nodes import nodes_of
+from ...core.graph.relax_graph import (
+    Rewriter,
+    array_of,
+    dtype_of,
+    main_bindings,
+    op_name,
+    shape_of,
+    tuple_item,
+    with_body,
+    with_main,
+)
+from ...core.passes import CompileContext, Pass, PassResult
 from .kernel_interfaces import check_kernels
 
 
@@ -29,7 +40,7 @@ class LiftWeights(Pass):
         lifter = _Lifter(rewriter, ctx)
         result = rewriter.rewrite(lifter.visit)
         check_kernels(result.mod, ctx.provenance)
-        note_call_sites(result.mod, ctx)
+        _note_call_sites(result.mod, ctx)
         main = result.mod["main"]
         body = relax.SeqExpr(main.body.blocks, lifter.result(main.body.body))
         if not lifter.params:
@@ -86,3 +97,42 @@ class _Lifter:
         for region in self._ctx.offload.regions if self._ctx.offload else ():
             if region.program.same_as(constant):
                 region.weight = len(self._ctx.weights) + len(self.values)
+
+
+def _note_call_sites(mod: IRModule, ctx: CompileContext) -> None:
+    """Put the call sites of `main` into `ctx.kernels`, for the report."""
+    bindings = main_bindings(mod)
+    items = _items(bindings)
+    sources: dict[str, set[int]] = {}  # variable -> the calls whose results are in it
+    order = 0
+    for binding in bindings:
+        name, value = binding.var.name, binding.value
+        reads = sorted({call for source in nodes_of(value, relax.Var) for call in sources.get(source.name, ())})
+        sources[name] = set(reads)
+        if op_name(value) != "relax.call_tir":
+            continue
+        sources[name] = {order}
+        writes = tuple(_written(var, ctx) for var in items.get(name, [binding.var]))
+        site = CallSite(order, ctx.provenance.of(name), tuple(reads), writes)
+        ctx.kernels[value.args[0].name_hint].sites.append(site)
+        order += 1
+
+
+def _items(bindings: list[relax.VarBinding]) -> dict[str, list[relax.Var]]:
+    """Variable of a tuple -> the variables of its items, in order; an item that nothing takes is a new variable."""
+    taken: dict[str, dict[int, relax.Var]] = {}
+    types = {b.var.name: b.var.ty for b in bindings if isinstance(b.var.ty, relax.TupleType)}
+    for binding in bindings:
+        item = tuple_item(binding.value)
+        if item and isinstance(item[0], relax.Var):
+            taken.setdefault(item[0].name, {})[item[1]] = binding.var
+    return {
+        name: [taken.get(name, {}).get(i, relax.Var(f"{name}.{i}", field)) for i, field in enumerate(ty.fields)]
+        for name, ty in types.items()
+    }
+
+
+def _written(var: relax.Var, ctx: CompileContext) -> Written:
+    placed = ctx.provenance.placement(var.name)
+    layout, shape = placed if placed else (None, shape_of(var) or ())
+    return Written(var.name, shape, dtype_of(var), ctx.provenance.held(var.name), layout)

@@ -4,8 +4,6 @@ A. Saxena, "Prompt Lookup Decoding" (2023); Y. Leviathan et al., "Fast Inference
 Decoding" (2023).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

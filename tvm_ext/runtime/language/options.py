@@ -1,7 +1,5 @@
 """Options of language models, declared once: what their functions take, and `tvm-ext chat` on its command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ that nobody has any more keeps its rows until another one is needed, the longest
 Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention" (2023).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """How tokens are drawn of logits, and the options that say so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -45,9 +45,9 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("hardware", [SMALL, Accelerator(), Accelerator(dtype="float32", cols=3)], ids=["s", "d", "f"])
 def test_what_is_found_is_legal_and_sorted(problem: GemmProblem, hardware: Accelerator) -> None:
-    found = search(problem, hardware)
-    assert list(found[1:]) == sorted(found[1:]) and found[0].cycles <= 1.02 * min(each.cycles for each in found)
-    for tiling in found:
+    result = search(problem, hardware)
+    assert list(result[1:]) == sorted(result[1:]) and result[0].cycles <= 1.02 * min(each.cycles for each in result)
+    for tiling in result:
         m, k, n = tiling.m, tiling.k, tiling.n
         assert 1 <= m <= problem.m and 1 <= k <= problem.k and 1 <= n <= problem.n
         counts = buffer_counts(problem, (m, k, n), tiling.stays)
@@ -85,7 +85,7 @@ def walked_loads(problem: GemmProblem, tile: tuple[int, int, int], order: str, s
         }
         for name in counts:
             counts[name] += now[name] not in used[name]
-            used[name] = [*(one for one in used[name] if one != now[name]), now[name]][-buffers[name] :]
+            used[name] = [*(held for held in used[name] if held != now[name]), now[name]][-buffers[name] :]
     return counts
 
 

@@ -21,9 +21,9 @@ def expected(x: np.ndarray, w: np.ndarray, **attrs: Any) -> np.ndarray:
     return direct_conv2d(x.astype(float), w, geometry)
 
 
-def close(found: np.ndarray, wanted: np.ndarray) -> None:
-    assert found.shape == wanted.shape
-    assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+def close(result: np.ndarray, wanted: np.ndarray) -> None:
+    assert result.shape == wanted.shape
+    assert np.abs(result - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
 
 
 CASES = [
@@ -43,8 +43,8 @@ def test_bias_residual_relu(shape: Any, weight: Any, attrs: dict[str, Any], grou
     residual = random_float(rng, conv.result.shape)
     first = op("add", conv, bias)
     second = op("add", value("r", *residual.shape), first)
-    made = region(composite(conv, first, second, op("nn.relu", second)))
-    (y,) = run(made, {"x": x, "r": residual})
+    offloaded = region(composite(conv, first, second, op("nn.relu", second)))
+    (y,) = run(offloaded, {"x": x, "r": residual})
     close(y, np.maximum(expected(x, w, **attrs) + bias + residual, 0))
 
 
@@ -54,8 +54,8 @@ def test_constants_of_each_channel(shape: tuple[int, ...], groups: int) -> None:
     rng = np.random.default_rng(2)
     x, w, addend = random_float(rng, (2, 3, 5, 5)), random_float(rng, (6, 3 // groups, 2, 2)), random_float(rng, shape)
     conv = conv2d(value("x", 2, 3, 5, 5), w, groups=groups)
-    made = region(composite(conv, op("add", conv, addend), *()))
-    close(run(made, {"x": x}, rows=2, cols=2)[0], expected(x, w) + addend)
+    offloaded = region(composite(conv, op("add", conv, addend), *()))
+    close(run(offloaded, {"x": x}, rows=2, cols=2)[0], expected(x, w) + addend)
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 4, 4), (1, 6, 1, 1), (6, 4, 4), (2, 1, 1, 1), (4, 1), (2, 6, 1, 1)], ids=str)
@@ -79,11 +79,11 @@ def test_a_depthwise_convolution_runs_where_it_takes_fewer_cycles(lanes: int, co
     rng = np.random.default_rng(4)
     x, w, bias = random_float(rng, (2, 8, 9, 9)), random_float(rng, (8, 1, 3, 3)), random_float(rng, (8, 1, 1))
     conv = conv2d(value("x", 2, 8, 9, 9), w, groups=8, padding=(1, 1, 1, 1), strides=(2, 1))
-    made = region(composite(conv, add := op("add", conv, bias), op("clip", add, np.array(0.0), np.array(0.5))))
-    (y,) = run(made, {"x": x}, vector_lanes=lanes, cols=cols, dataflow=flow)
+    offloaded = region(composite(conv, add := op("add", conv, bias), op("clip", add, np.array(0.0), np.array(0.5))))
+    (y,) = run(offloaded, {"x": x}, vector_lanes=lanes, cols=cols, dataflow=flow)
     close(y, np.clip(expected(x, w, padding=(1, 1, 1, 1), strides=(2, 1)) + bias, 0, 0.5))
     options = SystolicOptions(**{**SMALL, "cols": cols}, vector_lanes=lanes, dataflow=flow)
-    (row,) = layer_rows(timing_of(made, options))
+    (row,) = layer_rows(timing_of(offloaded, options))
     assert row.facts["dataflow"] == unit
     assert (row.macs > 0) == (unit == "ws") and row.vector_cycles > 0
 

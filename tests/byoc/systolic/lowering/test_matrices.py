@@ -23,7 +23,7 @@ def matrices(array: np.ndarray, form: Form) -> np.ndarray:
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_views_that_broadcast(form: Form) -> None:
     """All ways to leave an axis out; where there is no such matrix, an error says so."""
-    made = 0
+    views = 0
     for kept in itertools.product((True, False), repeat=len(form.shape)):
         shape = tuple(size if keep else 1 for size, keep in zip(form.shape, kept, strict=True))
         array = np.arange(int(np.prod(shape))).reshape(shape)
@@ -32,12 +32,12 @@ def test_views_that_broadcast(form: Form) -> None:
         except ProgramError as error:
             assert "no load walks through it" in error.message
             continue
-        made += 1
+        views += 1
         wanted = matrices(array, form)
-        found = [[[matrix.at(b, r, c) for c in range(wanted.shape[2])] for r in range(wanted.shape[1])]
+        result = [[[matrix.at(b, r, c) for c in range(wanted.shape[2])] for r in range(wanted.shape[1])]
                  for b in range(wanted.shape[0])]  # fmt: skip
-        np.testing.assert_array_equal(found, wanted)
-    assert made >= 4
+        np.testing.assert_array_equal(result, wanted)
+    assert views >= 4
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)

@@ -68,8 +68,10 @@ SIZES = [((3, 3), (2, 2), (1, 1, 1, 1)), ((2, 3), (1, 2), (0, 0, 0, 0)), ((2, 2)
 def test_float_pools(kind: str, size: Any, strides: Any, padding: Any) -> None:
     """Around an image a maximum sees minus infinity, a mean zeros."""
     x = random_float(np.random.default_rng(0), (2, 21, 11, 9)) - np.float32(5)
-    made = region(composite(p := pool(kind, value("x", *x.shape), size, strides, padding, count_include_pad=True), *()))
-    (y,) = run(made, {"x": x})
+    offloaded = region(
+        composite(p := pool(kind, value("x", *x.shape), size, strides, padding, count_include_pad=True), *())
+    )
+    (y,) = run(offloaded, {"x": x})
     seen = windows(x, size, strides, padding, -np.inf if kind == "max" else 0)
     if kind == "max":
         np.testing.assert_array_equal(y, seen.max(axis=(4, 5)))
@@ -89,12 +91,12 @@ def test_quantized_pools(size: Any, strides: Any, padding: Any, dtype: str) -> N
     for kind in ("max", "avg"):
         real = dequantize(value("x", *x.shape, dtype=dtype), 0.25, zero)
         p = pool(kind, real, size, strides, padding, count_include_pad=True)
-        made = region(composite(real, p, quantize(p, 0.5, out_zero, dtype)))
-        (y,) = run(made, {"x": x}, dtype="int8")
+        offloaded = region(composite(real, p, quantize(p, 0.5, out_zero, dtype)))
+        (y,) = run(offloaded, {"x": x}, dtype="int8")
         seen = windows((x.astype(float) - zero) * 0.25, size, strides, padding, -np.inf if kind == "max" else 0)
         pooled = seen.max(axis=(4, 5)) if kind == "max" else seen.mean(axis=(4, 5)).astype(np.float32)
         np.testing.assert_array_equal(y, np.clip(np.rint(pooled / 0.5) + out_zero, info.min, info.max))
-        timing = timing_of(made, SystolicOptions(**SMALL, dtype="int8"))
+        timing = timing_of(offloaded, SystolicOptions(**SMALL, dtype="int8"))
         stepped = functional.run(timing.program, {"x": x}, backend="stepper")
         assert next(iter(stepped.values())).tobytes() == y.tobytes() and timing.cycles > 0
 
@@ -104,8 +106,8 @@ def test_a_maximum_of_bytes_as_they_are(dtype: str) -> None:
     rng = np.random.default_rng(2)
     info = np.iinfo(dtype)
     x = rng.integers(info.min, info.max + 1, (1, 3, 7, 7)).astype(dtype)
-    made = region(composite(pool("max", value("x", *x.shape, dtype=dtype), (3, 3), (2, 2), (1, 1, 1, 1), dtype)))
-    (y,) = run(made, {"x": x}, dtype="int8")
+    offloaded = region(composite(pool("max", value("x", *x.shape, dtype=dtype), (3, 3), (2, 2), (1, 1, 1, 1), dtype)))
+    (y,) = run(offloaded, {"x": x}, dtype="int8")
     np.testing.assert_array_equal(y, windows(x, (3, 3), (2, 2), (1, 1, 1, 1), info.min).max(axis=(4, 5)))
 
 
@@ -133,8 +135,8 @@ def test_residual_adds_of_quantized_tensors(shape: tuple[int, ...], flip: bool) 
     right = dequantize(value("b", *small, dtype="uint8"), 0.125, 200)
     add = op("add", *((right, left) if flip else (left, right)))
     relu = op("nn.relu", add)
-    made = region(composite(left, right, add, relu, quantize(relu, 0.25, 5, "uint8")))
-    (y,) = run(made, {"a": a, "b": b}, dtype="int8")
+    offloaded = region(composite(left, right, add, relu, quantize(relu, 0.25, 5, "uint8")))
+    (y,) = run(offloaded, {"a": a, "b": b}, dtype="int8")
     exact = np.maximum((a.astype(float) + 7) * 0.5 + (b.astype(float) - 200) * 0.125, 0)
     np.testing.assert_array_equal(y, np.clip(np.rint(exact / 0.25) + 5, 0, 255))
 

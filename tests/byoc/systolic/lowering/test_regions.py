@@ -36,9 +36,9 @@ def two_layers(rng: np.random.Generator) -> tuple[Region, list[np.ndarray]]:
 
 def test_two_equal_layers_with_different_weights() -> None:
     rng = np.random.default_rng(0)
-    made, (w1, w2, bias) = two_layers(rng)
+    offloaded, (w1, w2, bias) = two_layers(rng)
     x = random_float(rng, (5, 9))
-    (y,) = run(made, {"x": x})
+    (y,) = run(offloaded, {"x": x})
     expected = np.maximum(x.astype(float) @ w1 + bias, 0) @ w2
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
@@ -52,9 +52,9 @@ def test_an_output_that_a_later_layer_reads_too() -> None:
     third = matmul(second, w3)
     add = op("add", third, first)
     parts = (composite(first), composite(second), composite(third, add))
-    made = region(*parts, outputs=[first.result, add.result])
+    offloaded = region(*parts, outputs=[first.result, add.result])
     x = random_float(rng, (6, 7))
-    h, y = run(made, {"x": x})
+    h, y = run(offloaded, {"x": x})
     exact = x.astype(float) @ w1
     np.testing.assert_allclose(h, exact, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(y, exact @ w2 @ w3 + exact, rtol=1e-5, atol=1e-3)
@@ -70,70 +70,70 @@ def test_convolutions_that_branch_and_meet() -> None:
     shortcut = conv2d(value("x", 1, 3, 8, 8), w3, strides=(2, 2))
     b = conv2d(relu, w2, padding=(1, 1, 1, 1))
     add = op("add", b, shortcut)
-    made = region(composite(a, relu), composite(shortcut), composite(b, add, op("nn.relu", add)))
+    offloaded = region(composite(a, relu), composite(shortcut), composite(b, add, op("nn.relu", add)))
     inner = np.maximum(direct_conv2d(x.astype(float), w1, ConvGeometry(3, (8, 8), (3, 3), (2, 2), (1, 1, 1, 1))), 0)
     short = direct_conv2d(x.astype(float), w3, ConvGeometry(3, (8, 8), (1, 1), (2, 2)))
     last = direct_conv2d(inner, w2, ConvGeometry(4, (4, 4), (3, 3), (1, 1), (1, 1, 1, 1)))
-    (y,) = run(made, {"x": x})
+    (y,) = run(offloaded, {"x": x})
     np.testing.assert_allclose(y, np.maximum(last + short, 0), rtol=1e-5, atol=1e-4)
 
 
 def test_names_that_assembler_text_cannot_hold() -> None:
     x, w = value("a b;[c]", 3, 4), np.eye(4, dtype=np.float32)
-    made = region(composite(matmul(x, w)), composite(matmul(value("a b,[c]", 3, 4), w)))
-    given = {v.name: random_float(np.random.default_rng(3), (3, 4)) for v in made.inputs}
-    assert len(given) == 2
-    for found, array in zip(run(made, given), given.values(), strict=True):
-        np.testing.assert_array_equal(found, array)
-    text = BACKEND.disassemble(lower_region(made, OPTIONS).program)  # type: ignore[misc]
+    offloaded = region(composite(matmul(x, w)), composite(matmul(value("a b,[c]", 3, 4), w)))
+    inputs = {v.name: random_float(np.random.default_rng(3), (3, 4)) for v in offloaded.inputs}
+    assert len(inputs) == 2
+    for outputs, array in zip(run(offloaded, inputs), inputs.values(), strict=True):
+        np.testing.assert_array_equal(outputs, array)
+    text = BACKEND.disassemble(lower_region(offloaded, OPTIONS).program)  # type: ignore[misc]
     assert "a_b__c" in text and "sha256:" in text and "base64" not in text
 
 
 def test_facts() -> None:
-    made, _ = two_layers(np.random.default_rng(4))
-    lowered = lower_region(made, OPTIONS)
+    offloaded, _ = two_layers(np.random.default_rng(4))
+    lowered = lower_region(offloaded, OPTIONS)
     facts: Any = json.loads(json.dumps(lowered.facts))
     program = program_from_bytes(lowered.program)
-    timing = timing_of(made, OPTIONS)
+    timing = timing_of(offloaded, OPTIONS)
     assert facts["cycles"] == timing.cycles and facts["macs"] == 2 * 5 * 9 * 9
-    assert facts["seconds"] == seconds_of(made, OPTIONS) == (timing.cycles + 1000) / 1e9
+    assert facts["seconds"] == seconds_of(offloaded, OPTIONS) == (timing.cycles + 1000) / 1e9
     assert facts["accelerator"] == program.accelerator.as_dict() and "dataflow" not in facts["accelerator"]
     assert facts["dram_bytes"] == timing.totals.bytes_at("dram") and sum(facts["energy"].values()) > 0
     assert facts["energy_source"] == program.accelerator.energy.source
     first, second = facts["layers"]
     assert (first["op"], first["epilogue"], second["epilogue"]) == ("matmul", ["add", "nn.relu"], [])
-    assert first["node"] == made.composites[0].name and first["nodes"] == list(made.composites[0].nodes)
+    assert first["node"] == offloaded.composites[0].name and first["nodes"] == list(offloaded.composites[0].nodes)
     assert len(first["tile"]) == 3 and first["dataflow"] in ("ws", "os", "is") and first["runners_up"]
     assert first["cycles"] > 0 and first["intensity"] > 0 and first["bound"] in ("memory", "compute")
 
 
 def test_a_dataflow_for_all_layers() -> None:
-    made, _ = two_layers(np.random.default_rng(5))
+    offloaded, _ = two_layers(np.random.default_rng(5))
     for dataflow in ("ws", "os", "is"):
-        layers: Any = lower_region(made, SystolicOptions(**SMALL, dataflow=dataflow)).facts["layers"]
+        layers: Any = lower_region(offloaded, SystolicOptions(**SMALL, dataflow=dataflow)).facts["layers"]
         assert {layer["dataflow"] for layer in layers} == {dataflow}
 
 
 def test_a_region_is_lowered_once_and_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, _ = two_layers(np.random.default_rng(6))
+    offloaded, _ = two_layers(np.random.default_rng(6))
     calls = []
     real = lowering.simulate
     monkeypatch.setattr(lowering, "simulate", lambda program: calls.append(program) or real(program))
-    seconds = seconds_of(made, OPTIONS)
-    lower_region(made, OPTIONS)
-    assert seconds_of(made, SystolicOptions(**SMALL)) == seconds and len(calls) == 1
-    assert seconds_of(made, SystolicOptions(**{**SMALL, "rows": 8})) != seconds and len(calls) == 2
-    alive = weakref.ref(made)
-    assert made in lowering._known
-    del made
+    seconds = seconds_of(offloaded, OPTIONS)
+    lower_region(offloaded, OPTIONS)
+    assert seconds_of(offloaded, SystolicOptions(**SMALL)) == seconds and len(calls) == 1
+    assert seconds_of(offloaded, SystolicOptions(**{**SMALL, "rows": 8})) != seconds and len(calls) == 2
+    alive = weakref.ref(offloaded)
+    assert offloaded in lowering._known
+    del offloaded
     gc.collect()
     assert alive() is None
 
 
 def test_a_layer_that_fits_no_memory_is_named() -> None:
-    made, _ = two_layers(np.random.default_rng(7))
-    with pytest.raises(ProgramError, match=rf"layer {made.composites[0].name}: no tile .* scratchpad of 64"):
-        lower_region(made, SystolicOptions(scratchpad_bytes=64))
+    offloaded, _ = two_layers(np.random.default_rng(7))
+    with pytest.raises(ProgramError, match=rf"layer {offloaded.composites[0].name}: no tile .* scratchpad of 64"):
+        lower_region(offloaded, SystolicOptions(scratchpad_bytes=64))
 
 
 def test_what_cannot_be_lowered_after_all_names_its_layer() -> None:
@@ -144,8 +144,8 @@ def test_what_cannot_be_lowered_after_all_names_its_layer() -> None:
 
 def test_eight_threads_run_one_program() -> None:
     rng = np.random.default_rng(8)
-    made, (w1, w2, bias) = two_layers(rng)
-    runner = BACKEND.driver(lower_region(made, OPTIONS).program)
+    offloaded, (w1, w2, bias) = two_layers(rng)
+    runner = BACKEND.driver(lower_region(offloaded, OPTIONS).program)
 
     def one(seed: int) -> None:
         x = random_float(np.random.default_rng(seed), (5, 9))
@@ -159,9 +159,9 @@ def test_eight_threads_run_one_program() -> None:
 
 
 def test_cost_and_lowering_from_eight_threads_agree() -> None:
-    made, _ = two_layers(np.random.default_rng(9))
+    offloaded, _ = two_layers(np.random.default_rng(9))
     with ThreadPoolExecutor(8) as pool:
-        programs = list(pool.map(lambda _: lower_region(made, OPTIONS).program, range(16)))
+        programs = list(pool.map(lambda _: lower_region(offloaded, OPTIONS).program, range(16)))
     assert len(set(programs)) == 1
 
 
@@ -170,9 +170,9 @@ def test_checks_look_at_no_weight() -> None:
     size = 1 << 15
     x = dequantize(value("x", 1, size, dtype="int8"), 0.5, 3)
     w = dequantize(np.broadcast_to(np.int8(3), (size, size)), 0.5, 1)
-    made = composite(x, w, matmul(x, w))
+    layer = composite(x, w, matmul(x, w))
     tracemalloc.start()
-    reason = BACKEND.patterns[0].check(made, SystolicOptions(dtype="int8"))
+    reason = BACKEND.patterns[0].check(layer, SystolicOptions(dtype="int8"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (reason, peak < 1 << 20) == ("", True)

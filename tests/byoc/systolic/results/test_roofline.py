@@ -58,7 +58,7 @@ def tree() -> ElementTree.Element:
 
 
 def test_a_dot_a_layer_and_names_that_are_escaped(tree: ElementTree.Element) -> None:
-    titles = [one.text for one in tree.iter(SVG + "title")]
-    assert titles == ["DRAM and array: up to 32", *(one.name for one in ROWS)]
+    titles = [title.text for title in tree.iter(SVG + "title")]
+    assert titles == ["DRAM and array: up to 32", *(layer.name for layer in ROWS)]
     text = "".join(tree.itertext())
     assert "Layers <of> a model" in text and "3-8" in text and "multiply-adds a cycle" in text

@@ -124,8 +124,8 @@ def test_layers_of_equal_shape_with_weights_of_more_bits_are_not_equal() -> None
     nodes = [graphs.node("MatMulInteger", "x w", "y1", "narrow"), graphs.node("MatMulInteger", "x v", "y2", "wide")]
     outputs = [graphs.value(name, [4, 8], TensorProto.INT32) for name in ("y1", "y2")]
     proto = graphs.model(nodes, [graphs.value("x", [4, 8], TensorProto.INT8)], outputs, weights)
-    found = regions_of(proto, offload_options={"dtype": "int8"})
-    (point,) = sweep(found, [{"dtype": "int8", **SETTINGS[0]}])
-    timings = [timing_of(region, SystolicOptions(dtype="int8", **SETTINGS[0])) for region in found]
+    offloaded = regions_of(proto, offload_options={"dtype": "int8"})
+    (point,) = sweep(offloaded, [{"dtype": "int8", **SETTINGS[0]}])
+    timings = [timing_of(region, SystolicOptions(dtype="int8", **SETTINGS[0])) for region in offloaded]
     assert point.cycles == sum(timing.cycles for timing in timings)
     assert len({row.macs for row in point.layers}) == 2

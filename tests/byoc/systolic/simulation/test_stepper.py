@@ -46,17 +46,11 @@ def check_one(rng: np.random.Generator, largest: int) -> None:
             assert np.all(np.abs(c - exact) <= bound), (dataflow, model, m, k, n, rows, cols)
 
 
-def test_random_gemms() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(40):
-        check_one(rng, largest=12)
-
-
-@pytest.mark.long
-def test_large_random_gemms() -> None:
-    rng = np.random.default_rng(2)
-    for _ in range(60):
-        check_one(rng, largest=20)
+@pytest.mark.parametrize(("count", "largest"), [(40, 12), pytest.param(60, 20, marks=pytest.mark.long)])
+def test_random_gemms(count: int, largest: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(count):
+        check_one(rng, largest=largest)
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS)

@@ -29,10 +29,10 @@ def test_the_index_of_the_least_value_there_is(x):
     kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
     nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])]
     outputs = [value("y", (1, 2, 4, 4), kind), value("i", (1, 2, 4, 4), TensorProto.INT64)]
-    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    results = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
     first = np.arange(50).reshape(1, 2, 5, 5)[:, :, :4, :4]
-    np.testing.assert_array_equal(found["i"], first)
-    np.testing.assert_array_equal(found["y"], x[:, :, :4, :4])
+    np.testing.assert_array_equal(results["i"], first)
+    np.testing.assert_array_equal(results["y"], x[:, :, :4, :4])
 
 
 @pytest.mark.parametrize("x", [np.zeros((1, 2, 6, 7), "uint8"), np.full((1, 2, 6, 7), -np.inf, "float32")])
@@ -41,10 +41,10 @@ def test_padding_is_no_place_of_a_least_value(x):
     kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
     nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1])]
     outputs = [value("y", x.shape, kind), value("i", x.shape, TensorProto.INT64)]
-    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    results = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
     rows, columns = (np.where(np.arange(d) > 0, np.arange(d) - 1, 1) for d in x.shape[2:])  # -1 is padding, so +1
     first = rows[:, None] * 7 + columns
-    np.testing.assert_array_equal(found["i"], np.stack([first, first + 42])[None])
+    np.testing.assert_array_equal(results["i"], np.stack([first, first + 42])[None])
 
 
 @pytest.mark.parametrize("by_column", [0, 1])
@@ -97,8 +97,8 @@ def pooled(reduce, *window):
 
 def attributes(window, ceil, dilated=True):
     _, kernel, strides, pads, dilations = window
-    given = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": ceil}
-    return given | ({"dilations": dilations} if dilated else {})
+    attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": ceil}
+    return attrs | ({"dilations": dilations} if dilated else {})
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_maxima_and_their_indices(window, ceil, dtype, opset):
     largest = pooled(lambda inside, _: max(v for v, _ in inside), x, *window[1:], ceil)
     first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1], x, *window[1:], ceil)
     nodes = [node("MaxPool", ["x"], outputs, **attributes(window, ceil)) for outputs in (["y"], ["z", "i"])]
-    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype, "i": "int64"}, opset)
+    results = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype, "i": "int64"}, opset)
     for name, wanted in (("y", largest), ("z", largest), ("i", first)):
-        np.testing.assert_array_equal(found[name], wanted)
+        np.testing.assert_array_equal(results[name], wanted)
 
 
 def test_indices_are_those_of_what_is_not_rounded():
@@ -143,9 +143,9 @@ def test_averages(window, ceil, dtype, rtol):
     sums = pooled(lambda inside, _: sum(v for v, _ in inside), x, *window[1:], ceil)
     counts = [pooled(count, x, *window[1:], ceil) for count in (lambda i, _: len(i), lambda _, padded: padded)]
     nodes = [node("AveragePool", ["x"], ["yz"[p]], count_include_pad=p, **attributes(window, ceil)) for p in (0, 1)]
-    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 19)
+    outputs = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 19)
     for name, count in zip("yz", counts, strict=True):
-        np.testing.assert_allclose(found[name], sums / count, rtol=rtol)
+        np.testing.assert_allclose(outputs[name], sums / count, rtol=rtol)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_averages(window, ceil, dtype, rtol):
 def test_norms(window, ceil, norms, dtype, rtol):
     x = np.random.default_rng(5).standard_normal((2, 3, *window[0])).astype(dtype)
     nodes = [node("LpPool", ["x"], [f"y{p}"], p=p, **attributes(window, ceil)) for p in norms]
-    found = compiled(nodes, {"x": x}, {f"y{p}": dtype for p in norms}, 18)
+    outputs = compiled(nodes, {"x": x}, {f"y{p}": dtype for p in norms}, 18)
     for p in norms:
         wanted = pooled(lambda inside, _, p=p: sum(abs(v) ** p for v, _ in inside) ** (1 / p), x, *window[1:], ceil)
-        np.testing.assert_allclose(found[f"y{p}"], wanted, rtol=rtol)
+        np.testing.assert_allclose(outputs[f"y{p}"], wanted, rtol=rtol)

@@ -26,9 +26,9 @@ def check(shape, scales=None, sizes=None, roi=None, opset=19, evaluator=Referenc
     )
     x = RNG.standard_normal(shape).astype(np.float32)
     (expected,) = evaluator(proto).run(None, {"x": x})
-    (found,) = run_tvm(imported(proto), {"x": x})
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    (output,) = run_tvm(imported(proto), {"x": x})
+    assert output.shape == expected.shape
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_empty_scales_beside_sizes():

@@ -32,7 +32,8 @@ BICUBIC = [
 
 
 @pytest.mark.parametrize(
-    ("dtype", "mode", "padding", "corners"), [*GRIDS, *(pytest.param(*one, marks=pytest.mark.long) for one in BICUBIC)]
+    ("dtype", "mode", "padding", "corners"),
+    [*GRIDS, *(pytest.param(*case, marks=pytest.mark.long) for case in BICUBIC)],
 )
 def test_grids_of_every_float(dtype, mode, padding, corners):
     x, grid = RNG.standard_normal((2, 3, 5, 4)).astype(dtype), RNG.uniform(-1.2, 1.2, (2, 3, 6, 2)).astype(dtype)
@@ -110,9 +111,9 @@ def test_regions_of_every_float(dtype, opset, mode, ratio, scale):
     x = RNG.standard_normal((2, 3, 6, 5)).astype(dtype)
     rois = [[0, 0, 5, 5], [1.25, 2.5, 6.5, 7.75], [3, 3, 3, 3], [5, 5, 4, 4], [-3, -2, 14, 20]]
     rois, batch = np.array(rois, "float64").astype(dtype), np.array([0, 1, 1, 0, 1])
-    given = {"coordinate_transformation_mode": mode} if mode else {}
+    attrs = {"coordinate_transformation_mode": mode} if mode else {}
     nodes = [node("RoiAlign", ["x", "r", "b"], ["y"], sampling_ratio=ratio, output_height=3, output_width=2,
-                  spatial_scale=scale, **given)]  # fmt: skip
+                  spatial_scale=scale, **attrs)]  # fmt: skip
     half = opset == 16 and mode != "output_half_pixel"
     wanted = aligned(x, rois, batch, (3, 2), ratio, scale, half)
     newest = 22 if opset == 16 and dtype == "bfloat16" else opset
@@ -147,9 +148,9 @@ def test_grids_of_finite_and_infinite_maps(size, corners, dtype):
     proto = proto_of(nodes, {"t": theta}, {"g": dtype}, 20)
     proto.graph.initializer.append(numpy_helper.from_array(np.int64(size), "n"))
     (wanted,) = run_onnxruntime(proto, {"t": theta})
-    found = tvm_ext.compile(proto, cache=False, threads=1).run({"t": theta})["g"]
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    result = tvm_ext.compile(proto, cache=False, threads=1).run({"t": theta})["g"]
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_regions_of_images_that_there_are_not() -> None:

@@ -57,19 +57,21 @@ def built(
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A model of all nodes, whose outputs have no types yet or this one, and what it is fed with."""
     nodes, feeds, weights, outputs = [], {}, {}, []
-    for number, one in enumerate(cases):
-        names = [f"x{number}_{i}" if x is not None else "" for i, x in enumerate(one.inputs)]
-        made = [f"y{number}_{i}" if there else "" for i, there in enumerate(one.outputs)]
-        for name, x in zip(names, one.inputs, strict=True):
+    for number, each in enumerate(cases):
+        names = [f"x{number}_{i}" if x is not None else "" for i, x in enumerate(each.inputs)]
+        results = [f"y{number}_{i}" if there else "" for i, there in enumerate(each.outputs)]
+        for name, x in zip(names, each.inputs, strict=True):
             if isinstance(x, Known):
                 weights[name] = np.asarray(x.array)
             elif x is not None:
                 feeds[name] = np.asarray(x)
-        nodes.append(helper.make_node(operator, names, made, f"{operator}_{number}", domain=domain, **one.attributes))
-        outputs += filter(None, made)
+        nodes.append(
+            helper.make_node(operator, names, results, f"{operator}_{number}", domain=domain, **each.attributes)
+        )
+        outputs += filter(None, results)
     inputs = [value(name, x.shape, _code(x.dtype)) for name, x in feeds.items()]
-    made = [value(n, None, _code(stated)) if stated else helper.make_empty_tensor_value_info(n) for n in outputs]
-    proto = model(nodes, inputs, made, weights, opset=17, domains=[domain] if domain else [])
+    results = [value(n, None, _code(stated)) if stated else helper.make_empty_tensor_value_info(n) for n in outputs]
+    proto = model(nodes, inputs, results, weights, opset=17, domains=[domain] if domain else [])
     proto.ir_version = 10  # which has integers of 4 bits
     if domain:
         proto.opset_import[1].version = 5 if operator == "TreeEnsemble" else _VERSIONS.get(domain, 1)
@@ -103,11 +105,11 @@ def agree(
     proto, feeds = built(operator, cases, domain, stated)
     names = [o.name for o in proto.graph.output]
     results = onnxruntime_outputs(proto, feeds) if wanted is None else dict(zip(names, wanted, strict=True))
-    found = tvm_ext.compile(typed(proto, results), cache=False, threads=2).run(feeds)
+    outputs = tvm_ext.compile(typed(proto, results), cache=False, threads=2).run(feeds)
     for name, want in results.items():
-        assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape), name
+        assert (outputs[name].dtype, outputs[name].shape) == (want.dtype, want.shape), name
         assert not varied or want.size < 3 or len(np.unique(want)) > 1, f"{name} tells nothing"
         if want.dtype.kind == "f":
-            np.testing.assert_allclose(found[name], want, rtol, atol, err_msg=name)
+            np.testing.assert_allclose(outputs[name], want, rtol, atol, err_msg=name)
         else:
-            np.testing.assert_array_equal(found[name], want, err_msg=name)
+            np.testing.assert_array_equal(outputs[name], want, err_msg=name)

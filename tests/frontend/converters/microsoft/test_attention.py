@@ -37,9 +37,9 @@ def test_masks(causal: int) -> None:
     rng = rng_of(1, causal)
     weight, bias = Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H))
     more = {"num_heads": N, "unidirectional": causal}
-    given = [None, *masks(rng, S).values()]
-    cases = [case(floats(rng, B, S, 11), weight, bias, mask, **more) for mask in given]
-    agree("Attention", *cases, case(floats(rng, B, S, 11), weight, bias, given[3], mask_filter_value=-3.5, **more))
+    choices = [None, *masks(rng, S).values()]
+    cases = [case(floats(rng, B, S, 11), weight, bias, mask, **more) for mask in choices]
+    agree("Attention", *cases, case(floats(rng, B, S, 11), weight, bias, choices[3], mask_filter_value=-3.5, **more))
 
 
 def test_sizes_biases_and_a_scale() -> None:

@@ -112,11 +112,11 @@ def test_a_cache_with_room(lengths: list[int], steps: int, sizes: tuple[int, ...
     proto, feeds = built("GroupQueryAttention", [node], "com.microsoft")
     wanted = onnxruntime_outputs(proto, feeds)
     results = tvm_ext.compile(typed(proto, wanted), cache=False, threads=2).run(feeds)
-    for (name, found), want in zip(results.items(), wanted.values(), strict=True):
-        assert found.shape == want.shape, name
+    for (name, result), want in zip(results.items(), wanted.values(), strict=True):
+        assert result.shape == want.shape, name
         for b, length in enumerate(lengths):  # onnxruntime leaves rows behind a sequence as they come
-            part = (b, slice(min(length, steps))) if found.ndim == 3 else (b, slice(None), slice(length))
-            np.testing.assert_allclose(found[part], want[part], 1e-5, 2e-6, err_msg=name)
+            part = (b, slice(min(length, steps))) if result.ndim == 3 else (b, slice(None), slice(length))
+            np.testing.assert_allclose(result[part], want[part], 1e-5, 2e-6, err_msg=name)
 
 
 def test_rows_outside_of_a_cache_are_refused_by_name() -> None:

@@ -121,12 +121,12 @@ def test_statistics_of_narrow_floats_are_of_float32() -> None:
         names = [str(np.dtype(d)) for d in ("float16", "float32", "float32", "float16")]
         proto, feeds = built(operator, [case(x, skip, weight, outputs=statistics)], "com.microsoft")
         wanted = onnxruntime_outputs(proto, feeds)
-        found = tvm_ext.compile(typed(proto, wanted), cache=False, threads=1).run(feeds)
+        outputs = tvm_ext.compile(typed(proto, wanted), cache=False, threads=1).run(feeds)
         for name, want in wanted.items():
             assert want.dtype.name == names[int(name[-1])]
-            np.testing.assert_allclose(found[name], want, 2e-3, 1e-3)
-            assert found[name].dtype == want.dtype
-            assert want.dtype == np.float16 or (found[name] != found[name].astype(np.float16)).any()
+            np.testing.assert_allclose(outputs[name], want, 2e-3, 1e-3)
+            assert outputs[name].dtype == want.dtype
+            assert want.dtype == np.float16 or (outputs[name] != outputs[name].astype(np.float16)).any()
 
 
 def test_words_without_segments_are_in_the_first_one() -> None:

@@ -34,7 +34,7 @@ def of_sequence(operands: list[Any], b: int, tables: list[Any], more: dict[str, 
     operands = [new, None, None, *caches, np.int32([total - 1]), np.int32(total), *tables]
     node = case(*operands, num_heads=N, kv_num_heads=G, outputs=3, **more)
     y, *present = onnxruntime_outputs(*built("GroupQueryAttention", [node], "com.microsoft")).values()
-    return [y[0], *(one[0, :, :total].transpose(1, 0, 2) for one in present)]
+    return [y[0], *(cache[0, :, :total].transpose(1, 0, 2) for cache in present)]
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def small(operator: str, names: list[str], shapes: dict[str, Any], dtype: str, w
 def scales(seed: int, dtype: str, *names: str) -> dict[str, np.ndarray]:
     """A scale and a zero point for each name."""
     rng = rng_of(seed)
-    found = {f"s{name}": np.asarray(powers(rng), np.float32) for name in names}
+    drawn = {f"s{name}": np.asarray(powers(rng), np.float32) for name in names}
     low, high = (-9, 9) if dtype == "int8" else (110, 140)
-    return found | {f"z{name}": np.array(rng.integers(low, high), dtype) for name in names}
+    return drawn | {f"z{name}": np.array(rng.integers(low, high), dtype) for name in names}
 
 
 @pytest.mark.parametrize("dtype", BYTES)
@@ -56,12 +56,12 @@ def test_of_one(operator: str, attributes: dict[str, Any], dtype: str) -> None:
         weights |= {"sy": np.float32(1 / 256), "zy": np.array(0 if dtype == "uint8" else -128, dtype)}
     proto = small(operator, ["x", "sx", "zx", "sy", "zy"], {"x": [2, 3, 4, 8]}, dtype, weights, **attributes)
     x = integers(rng_of(5), dtype, 2, 3, 4, 8)
-    found, (wanted,) = (
+    result, (wanted,) = (
         tvm_ext.compile(proto, cache=False).run({"x": x})["y"],
         onnxruntime_outputs(proto, {"x": x}).values(),
     )
-    assert len(np.unique(wanted)) > 3 and found.dtype == wanted.dtype and found.shape == wanted.shape
-    assert np.abs(found.astype(int) - wanted).max() <= (operator in ("QLinearSigmoid", "QLinearSoftmax"))
+    assert len(np.unique(wanted)) > 3 and result.dtype == wanted.dtype and result.shape == wanted.shape
+    assert np.abs(result.astype(int) - wanted).max() <= (operator in ("QLinearSigmoid", "QLinearSoftmax"))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -133,20 +133,20 @@ def test_matmuls_to_floats(weight: str) -> None:
     dynamic = contributed("DynamicQuantizeMatMul", ["x", "b", "sb", "zb", "c"])
     proto = model([dynamic], [value("x", [5, 33])], [value("y", None)], weights, domains=["com.microsoft"])
     x = np.float32(rng.normal(0, 1, (5, 33)))
-    found, (wanted,) = (
+    result, (wanted,) = (
         tvm_ext.compile(proto, cache=False).run({"x": x})["y"],
         onnxruntime_outputs(proto, {"x": x}).values(),
     )
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-4)
     known = contributed("MatMulIntegerToFloat", ["a", "b", "sa", "sb", "za", "zb", "c"])
-    given = [value("a", [5, 33], TensorProto.UINT8)]
-    proto = model([known], given, [value("y", None)], weights, domains=["com.microsoft"])
+    declared = [value("a", [5, 33], TensorProto.UINT8)]
+    proto = model([known], declared, [value("y", None)], weights, domains=["com.microsoft"])
     a = integers(rng, "uint8", 5, 33)
-    found, (wanted,) = (
+    result, (wanted,) = (
         tvm_ext.compile(proto, cache=False).run({"a": a})["y"],
         onnxruntime_outputs(proto, {"a": a}).values(),
     )
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-3)
+    np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", BYTES)

@@ -39,12 +39,12 @@ LONG = [
 def feeds_of(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Random inputs; of a mask, the last five tokens of each sequence are padding."""
     rng, feeds = np.random.default_rng(3), {}
-    for given in proto.graph.input:
-        shape = [d.dim_value for d in given.type.tensor_type.shape.dim]
-        feeds[given.name] = np.float32(rng.standard_normal(shape))
-        if given.type.tensor_type.elem_type == onnx.TensorProto.INT64:
-            feeds[given.name] = np.ones(shape, np.int64)
-            feeds[given.name][:, -5:] = 0
+    for declared in proto.graph.input:
+        shape = [d.dim_value for d in declared.type.tensor_type.shape.dim]
+        feeds[declared.name] = np.float32(rng.standard_normal(shape))
+        if declared.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+            feeds[declared.name] = np.ones(shape, np.int64)
+            feeds[declared.name][:, -5:] = 0
     return feeds
 
 
@@ -81,7 +81,7 @@ def written(name: str, kind: str, folder: pathlib.Path) -> tuple[pathlib.Path, d
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "level"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.long) for one in LONG)]
+    ("name", "kind", "level"), [*SHORT, *(pytest.param(*case, marks=pytest.mark.long) for case in LONG)]
 )
 def test_saved(name: str, kind: str, level: str, tmp_path: pathlib.Path) -> None:
     path, feeds = written(name, kind, tmp_path)

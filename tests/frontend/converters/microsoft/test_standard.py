@@ -65,8 +65,8 @@ def test_windows_that_are_larger_than_the_padded_image() -> None:
 
 def test_a_transposed_convolution() -> None:
     rng = rng_of(4)
-    given = floats(rng, 1, 4, 5, 6), Known(floats(rng, 4, 3, 3, 3)), Known(np.int64([1, 0, 1, 1]))
-    agree("ConvTransposeWithDynamicPads", case(*given, Known(floats(rng, 3)), strides=[2, 2]), case(*given),
+    declared = floats(rng, 1, 4, 5, 6), Known(floats(rng, 4, 3, 3, 3)), Known(np.int64([1, 0, 1, 1]))
+    agree("ConvTransposeWithDynamicPads", case(*declared, Known(floats(rng, 3)), strides=[2, 2]), case(*declared),
           rtol=1e-4, atol=1e-5)  # fmt: skip
 
 
@@ -92,12 +92,12 @@ def test_pads() -> None:
 
 
 def test_numbers() -> None:
-    given: list[list[Any]] = [
+    inputs: list[list[Any]] = [
         [np.float32(1), np.float32(8), np.float32(1.5)],
         [np.int32([2]), np.int32([9])],
         [np.int64(5), np.int64(-4), np.int64(-2)],
     ]
-    agree("Range", *(case(*map(Known, operands)) for operands in given))
+    agree("Range", *(case(*map(Known, operands)) for operands in inputs))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_indices_in_bounds_mean_what_they_mean(op_type):
     shape, attributes = PICKS[op_type]
     indices = RNG.permuted(np.broadcast_to(np.array([-4, -1, 0, 3]), (3, 4)), axis=1).T[: shape[0], : shape[1]].copy()
     proto, feeds = case(op_type, indices, **attributes)
-    given = {name: feeds[name] for name in [v.name for v in proto.graph.input]}
-    np.testing.assert_array_equal(compiled(proto).run(given)["y"], onnxruntime_outputs(proto, given)["y"])
+    inputs = {name: feeds[name] for name in [v.name for v in proto.graph.input]}
+    np.testing.assert_array_equal(compiled(proto).run(inputs)["y"], onnxruntime_outputs(proto, inputs)["y"])
 
 
 @pytest.mark.parametrize("op_type", PICKS)
@@ -48,8 +48,8 @@ def test_indices_out_of_bounds_mean_the_nearest_row(op_type):
     proto, feeds = case(op_type, np.zeros(shape, np.int64), **attributes)
     one = compiled(proto)
     for far, near in (((1 << 62), 3), (-(1 << 62), 0), (4, 3), (-5, 0)):
-        given = {name: feeds[name] for name in [v.name for v in proto.graph.input]}
-        wild, tame = ({**given, "i": np.full(shape, index)} for index in (far, near))
+        inputs = {name: feeds[name] for name in [v.name for v in proto.graph.input]}
+        wild, tame = ({**inputs, "i": np.full(shape, index)} for index in (far, near))
         np.testing.assert_array_equal(one.run(wild)["y"], one.run(tame)["y"])
 
 
@@ -65,16 +65,16 @@ def test_known_indices_out_of_bounds_are_refused(op_type):
 def test_sequences_are_not_longer_than_they_are():
     nodes = [node("ReverseSequence", ["x", "n"], ["y"], time_axis=0, batch_axis=1)]
     one = compiled(model(nodes, [value("x", X.shape), value("n", [3], INT)], [value("y", X.shape)]))
-    found = one.run({"x": X, "n": np.array([1 << 40, 4, 1])})["y"]
-    np.testing.assert_array_equal(found, np.stack([X[::-1, 0], X[::-1, 1], X[:, 2]], 1))
+    result = one.run({"x": X, "n": np.array([1 << 40, 4, 1])})["y"]
+    np.testing.assert_array_equal(result, np.stack([X[::-1, 0], X[::-1, 1], X[:, 2]], 1))
 
 
 def test_unpooled_values_stay_in_the_image():
     nodes = [node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]
     one = compiled(model(nodes, [value("x", [1, 1, 2, 2]), value("i", [1, 1, 2, 2], INT)], [value("y", [1, 1, 4, 4])]))
     x = X.reshape(-1)[:4].reshape(1, 1, 2, 2)
-    found = one.run({"x": x, "i": np.array([0, 5, 10, 1 << 50]).reshape(x.shape)})["y"].reshape(-1)
-    assert found[0] == x.reshape(-1)[0] and found[5] == x.reshape(-1)[1] and found[15] == x.reshape(-1)[3]
+    result = one.run({"x": x, "i": np.array([0, 5, 10, 1 << 50]).reshape(x.shape)})["y"].reshape(-1)
+    assert result[0] == x.reshape(-1)[0] and result[5] == x.reshape(-1)[1] and result[15] == x.reshape(-1)[3]
 
 
 def test_nothing_can_be_gathered_of_a_constant_without_rows():

@@ -112,10 +112,10 @@ def test_unique_has_one_nan_and_one_zero_and_keeps_large_numbers(dtype: str) -> 
         x = np.array([2**64 - 1, 3, 2**63, 0, 2**64 - 1, 2**63 - 1], dtype)
     else:
         x = np.array([np.nan, 3, -np.inf, -0.0, np.nan, 0, np.inf, 3, -1], dtype)
-    found, first, inverse, counts = ours("Unique", {"x": x}, 4)
-    for mine, reference in zip((found, first, counts), _of_numpy(x), strict=True):
+    outputs, first, inverse, counts = ours("Unique", {"x": x}, 4)
+    for mine, reference in zip((outputs, first, counts), _of_numpy(x), strict=True):
         np.testing.assert_array_equal(mine, reference)
-    np.testing.assert_array_equal(found[inverse], x)
+    np.testing.assert_array_equal(outputs[inverse], x)
 
 
 def _of_numpy(x: Array) -> tuple[Array, Array, Array]:
@@ -124,8 +124,8 @@ def _of_numpy(x: Array) -> tuple[Array, Array, Array]:
 
 
 def test_non_zero_of_what_is_no_number_and_of_nothing() -> None:
-    (found,) = ours("NonZero", {"x": np.array([np.nan, -0.0, 1e-45, 0, -np.inf], np.float32)})
-    np.testing.assert_array_equal(found, [[0, 2, 4]])
+    (output,) = ours("NonZero", {"x": np.array([np.nan, -0.0, 1e-45, 0, -np.inf], np.float32)})
+    np.testing.assert_array_equal(output, [[0, 2, 4]])
     assert ours("NonZero", {"x": np.zeros((0, 3), np.float32)})[0].shape == (2, 0)
 
 

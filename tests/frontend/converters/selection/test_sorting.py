@@ -36,10 +36,10 @@ def test_top_k(dtype: str) -> None:
     else:
         x = rng.normal(0, 3, (3, 13)).astype(kind)
     numbers = [[int(v) if kind.kind in "iu" else float(v) for v in row] for row in x]
-    for sign, (found, places) in zip((1, -1), both_ends(x, 5, sorted=0), strict=True):
+    for sign, (outputs, places) in zip((1, -1), both_ends(x, 5, sorted=0), strict=True):
         order = np.array([sorted(range(13), key=lambda c, row=row: (sign * row[c], c))[:5] for row in numbers])
         np.testing.assert_array_equal(places, order)
-        np.testing.assert_array_equal(found, np.take_along_axis(x, order, 1))
+        np.testing.assert_array_equal(outputs, np.take_along_axis(x, order, 1))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
@@ -51,13 +51,13 @@ def test_nan_is_the_largest_number(dtype: str) -> None:
     x[1], x[2, :4] = np.nan, -np.inf
     x[3, 1], x[3, 2], x[4, 4], x[4, 5] = 0.0, -0.0, np.inf, np.nan
     keys = [[(np.isnan(v), 0.0 if np.isnan(v) else float(v)) for v in row] for row in x]
-    for sign, (found, places) in zip((1, -1), both_ends(x, 11), strict=True):
+    for sign, (outputs, places) in zip((1, -1), both_ends(x, 11), strict=True):
         order = [
             sorted(range(11), key=lambda c, row=row, sign=sign: (sign * row[c][0], sign * row[c][1], c)) for row in keys
         ]
         np.testing.assert_array_equal(places, order)
         wanted = np.take_along_axis(x, np.array(order), 1)
-        np.testing.assert_array_equal(found.astype("float64"), wanted.astype("float64"))
+        np.testing.assert_array_equal(outputs.astype("float64"), wanted.astype("float64"))
 
 
 @pytest.mark.parametrize(("opset", "dtype"), [(9, "float32"), (10, "float16"), (11, "float32")])
@@ -67,8 +67,8 @@ def test_how_many_as_an_attribute_or_an_input(opset: int, dtype: str) -> None:
     axes, weights = (0, 1, -1), {} if known else {"k": np.array([2])}
     nodes = [node("TopK", inputs, [f"y{axis}", f"i{axis}"], axis=axis, **known) for axis in axes]
     kinds = {f"{name}{axis}": kind for axis in axes for name, kind in (("y", dtype), ("i", "int64"))}
-    found = compiled(nodes, {"x": x}, kinds, opset, weights)
+    outputs = compiled(nodes, {"x": x}, kinds, opset, weights)
     for axis in axes:
         order = np.take(np.argsort(-x, axis), range(2), axis)
-        np.testing.assert_array_equal(found[f"i{axis}"], order)
-        np.testing.assert_array_equal(found[f"y{axis}"], np.take_along_axis(x, order, axis))
+        np.testing.assert_array_equal(outputs[f"i{axis}"], order)
+        np.testing.assert_array_equal(outputs[f"y{axis}"], np.take_along_axis(x, order, axis))

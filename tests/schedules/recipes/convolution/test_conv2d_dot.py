@@ -15,7 +15,7 @@ from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 
 from ...convolutions import reference
 from ...kernels import ROUNDOFF, make_group
-from ...narrow import BF16, DATA_SCALE, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow, twin
+from ...narrow import BF16, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow, twin
 
 MACHINE = Machine.detect()
 RECIPE, TWIN = Conv2dDot(), twin(Conv2dDot())
@@ -87,17 +87,7 @@ def make(case: Case, narrow: Narrow, rng: np.random.Generator) -> tuple[Any, lis
     group = narrow_group(case.anchor(), narrow, case.x, case.w, outputs, 0, (1, outputs, 1, 1))
     arrays = narrow.arrays(rng, case.x, case.w)
     exact = case.sums(*narrow.whole(*arrays))
-    if narrow.kind == "shift":
-        return group, arrays, exact
-    scale = np.full(outputs, 0.01, "float32")
-    if narrow.kind == "dequantize" and narrow.per_output:
-        scale = rng.uniform(0.001, 0.02, outputs).astype("float32")
-        arrays.append(scale)
-    if narrow.kind == "dequantize":  # as the recipe states it: all in float32
-        exact = exact.astype("float32") * (np.float32(DATA_SCALE) * scale).reshape(1, -1, 1, 1)
-    bias = rng.standard_normal((1, outputs, 1, 1)).astype("float32")
-    arrays.append(bias)
-    return group, arrays, np.maximum(exact + bias, 0)
+    return group, arrays, narrow.result(rng, arrays, exact, (1, outputs, 1, 1))
 
 
 def check_integers(case: Case, narrow: Narrow, recipe: Conv2dDot, config: Any = None) -> None:

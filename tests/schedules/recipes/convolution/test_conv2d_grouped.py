@@ -104,5 +104,5 @@ def test_nan_stays_in_its_group_with_exact_accuracy() -> None:
     x[0, 1] = np.nan
     proto = model([node("Conv", "x w", "y", group=8)], [value("x", x.shape)], [value("y", (1, 32, 6, 6))],
                   {"w": random(32, 4, 1, 1)})  # fmt: skip
-    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
-    assert np.isnan(found[:, :4]).all() and np.isfinite(found[:, 4:]).all()
+    result = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
+    assert np.isnan(result[:, :4]).all() and np.isfinite(result[:, 4:]).all()

@@ -101,7 +101,7 @@ def test_nan_stays_in_its_window_with_exact_accuracy(kernel: int, stride: int) -
     size = 4 * stride + kernel
     proto = model([node("ConvTranspose", "x w", "y", strides=[stride, stride])], [value("x", x.shape)],
                   [value("y", (1, 16, size, size))], {"w": random(16, 16, kernel, kernel)})  # fmt: skip
-    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
+    result = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
     reached = np.zeros((size, size), bool)
     reached[2 * stride : 2 * stride + kernel, 2 * stride : 2 * stride + kernel] = True
-    assert (np.isnan(found) == reached).all()
+    assert (np.isnan(result) == reached).all()

@@ -25,7 +25,7 @@ GROWTH = {(2, 3): 12, (4, 3): 400, (2, 2): 12, (4, 2): 100, (2, 4): 100, (4, 4):
 def check(
     x_shape: tuple[int, ...], co: int, m: int, machine: Machine, rng: Any, *, k: int = 3, stride: int = 1,
     pads: tuple[int, ...] = (1, 1, 1, 1), residual: bool = False,
-    given: Layout = PLAIN, **over: Any,
+    layout: Layout = PLAIN, **over: Any,
 ) -> None:  # fmt: skip
     strides = (stride, stride)
     group = conv_group(x_shape, (co, x_shape[1], k, k), residual=residual, padding=pads, strides=strides)
@@ -35,7 +35,7 @@ def check(
     config = next(c for c in RECIPE._by_height(match, machine, m, threads) if c["rows"] == rows) | over
     arrays = [random(rng, *p.shape) for p in group.params]
     offered = [
-        Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else given,
+        Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else layout,
         *(Layout.plain(len(p.shape)) for p in group.params[1:]),
     ]
     got = run_kernel(RECIPE, group, arrays, machine, config, offered)
@@ -86,13 +86,13 @@ def test_few_channels(x: Any, m: int, k: int, stride: int, rows: int, case_machi
     check(x, 20, m, case_machine, rng, k=k, stride=stride, pads=(3, 2, 1, 3), rows=rows)
 
 
-@pytest.mark.parametrize("given", [Layout((0, 2, 3, 1)), Layout.blocked(4, 8)], ids=str)
+@pytest.mark.parametrize("offered", [Layout((0, 2, 3, 1)), Layout.blocked(4, 8)], ids=str)
 @pytest.mark.parametrize(("x", "m", "k", "stride", "rows"), FEW[1:])
 def test_few_channels_in_other_layouts(
-    x: Any, m: int, k: int, stride: int, rows: int, given: Layout, rng: np.random.Generator
+    x: Any, m: int, k: int, stride: int, rows: int, offered: Layout, rng: np.random.Generator
 ) -> None:
     machine = Machine.detect(None, 2)
-    check(x, 20, m, machine, rng, k=k, stride=stride, pads=(3, 2, 1, 3), rows=rows, given=given)
+    check(x, 20, m, machine, rng, k=k, stride=stride, pads=(3, 2, 1, 3), rows=rows, layout=offered)
 
 
 @pytest.mark.parametrize("m", [2, 4])
