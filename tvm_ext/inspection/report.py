@@ -112,17 +112,10 @@ class Report(Shown):
 
 
 def report(
-    model: Any,
-    path: str | os.PathLike[str] | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    check: bool = True,
-    profile: bool = True,
-    rounds: int = 7,
-    seed: int = 0,
-    on_step: Step | None = None,
-    **options: Any,
-) -> Report:
+    model: Any, path: str | os.PathLike[str] | None = None, inputs: Mapping[str, np.ndarray] | None = None, *,
+    check: bool = True, profile: bool = True, rounds: int = 7, seed: int = 0,
+    on_step: Step | None = None, **options: Any,
+) -> Report:  # fmt: skip
     """Gather all that is known of a model and its program, and write it as one self-contained page.
 
     Args:
