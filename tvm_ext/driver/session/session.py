@@ -245,7 +245,7 @@ class InferenceSession:
             raise OptionError(f"providers={providers!r:.200}: a list is needed", fix="['CPUExecutionProvider']")
         names = [provider[0] if isinstance(provider, tuple) and provider else provider for provider in providers or ()]
         known = [PROVIDER, "CPUExecutionProvider"]
-        if any(name not in known for name in names):
+        if any(isinstance(name, str) and name not in known for name in names):
             import onnxruntime  # which an exported model does without
 
             known += onnxruntime.get_all_providers()
