@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import OptionError, check_whole
+from ..core.errors import OptionError, check_choice, check_whole, names_of
 from .backend import Backend
 from .region import Composite, multiply_adds
 from .registry import backend_named, register
@@ -32,13 +32,8 @@ class Offloading:
     minimum_work: int = 0
 
     def __post_init__(self) -> None:
-        if self.when not in WHEN:
-            raise OptionError(f"offload option when={self.when!r}: choose {' or '.join(map(repr, WHEN))}")
-        listed = isinstance(self.skip, list | tuple | set | frozenset)
-        skip = tuple(self.skip) if listed else (self.skip,)
-        if not all(isinstance(name, str) and name for name in skip):
-            raise OptionError(f"offload option skip={self.skip!r}: names of nodes or operators are needed")
-        object.__setattr__(self, "skip", skip)
+        check_choice("offload option when", self.when, WHEN)
+        object.__setattr__(self, "skip", names_of("offload option skip", self.skip))
         object.__setattr__(self, "minimum_work", check_whole("offload option minimum_work", self.minimum_work))
 
     def keeps_out(self, composite: Composite, types: Mapping[str, str]) -> str:

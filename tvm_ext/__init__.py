@@ -129,20 +129,22 @@ def verify(
         `layers` a row a kernel's value, `first_bad`, and `outputs`, the report of the outputs.
 
     Raises:
-        OptionError: neither `model` nor `reference` was given, or `layers` and no `model`.
+        OptionError: neither `model` nor `reference` was given; or `layers` and no `model`, or with `sizes`.
         InputError: `inputs` do not fit the model.
         ModelError: the model cannot be read.
         UnsupportedError: onnxruntime cannot run the model.
     """
+    from .core.errors import check_switch
     from .verification.verify import compiled_of
     from .verification.verify import verify as run_verify
 
+    check_switch("layers", layers)
     compiled, model = compiled_of(compiled, model, needs_model=reference is None)
     if not layers:
         return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes)
     from .verification.layer_check import check_layers
 
-    return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+    return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes)
 
 
 def benchmark(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from ...core.errors import OptionError, check_whole, is_number
+from ...core.errors import OptionError, check_choice, check_switch, check_whole, is_number
 from .energy import EnergyTable
 
 #: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.simulation.cycles` knows two more, as
@@ -125,8 +125,8 @@ class Accelerator:
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
             object.__setattr__(self, name, check_whole(name, getattr(self, name), least, most))
-        _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
-        _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
+        check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
+        check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
         if not is_number(self.frequency_hz) or not 1 <= self.frequency_hz <= _MOST_HERTZ:
             raise OptionError(f"frequency_hz={self.frequency_hz!r:.80}: a number from 1 to {_MOST_HERTZ:g} is needed")
         if isinstance(self.energy, Mapping):
@@ -216,11 +216,6 @@ def check_hardware(accelerator: Accelerator) -> None:
             raise OptionError(f"{name}={getattr(accelerator, name)}: the hardware has {most} at most")
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name}={value!r} is unknown", fix=f"choose {' or '.join(map(repr, choices))}")
-
-
 def known_settings(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Keywords of a dataclass; raises OptionError for one that it has not, and names those that it has."""
     names = [f.name for f in fields(kind)]
@@ -255,11 +250,10 @@ class SystolicOptions(Accelerator):
     run: str = "functional"
 
     def __post_init__(self) -> None:
-        _check_choice("run", self.run, RUNS)
+        check_choice("run", self.run, RUNS)
         if self.run == "rtl" and self.dtype != "int8":
             raise OptionError(f"run='rtl' with dtype={self.dtype!r}: hardware has int8", fix='give dtype="int8"')
-        if not isinstance(self.fusion, bool):
-            raise OptionError(f"fusion={self.fusion!r}: True or False is needed")
+        check_switch("fusion", self.fusion)
         if self.dataflow is not None:
             of = Dataflow.systolic if self.run == "rtl" else Dataflow.of
             object.__setattr__(self, "dataflow", str(of(self.dataflow)))

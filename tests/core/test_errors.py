@@ -12,10 +12,14 @@ from tvm_ext.core.errors import (
     OptionError,
     UnsupportedError,
     at_nodes,
+    check_choice,
+    check_switch,
     check_whole,
     essence,
     failure,
     is_number,
+    listener,
+    names_of,
     naming,
 )  # fmt: skip
 
@@ -88,4 +92,39 @@ def test_another_value_names_the_option_and_its_bounds(value: object) -> None:
 
 def test_numbers_are_finite_and_real() -> None:
     assert all(map(is_number, (0, -1.5, np.float32(2), np.int8(1))))
-    assert not any(map(is_number, (True, np.True_, "1", None, 1j, math.nan, math.inf, -math.inf, [1.0], np.ones(2))))
+    assert not any(
+        map(is_number, (True, np.True_, "1", None, 1j, math.nan, math.inf, -math.inf, 10**400, [1.0], np.ones(2)))
+    )
+
+
+@pytest.mark.parametrize("value", ["C", None, 1, True, np.ones(2), [], ["a"], {"a"}])
+def test_a_choice_is_one_of_several(value: object) -> None:
+    check_choice("o", "b", ("a", "b"))
+    with pytest.raises(OptionError, match=r"o=.*: choose 'a' or 'b'"):
+        check_choice("o", value, ("a", "b"))
+    with pytest.raises(OptionError, match=r"choose one of 'ab', 'b', 'c'.*\n.*did you mean 'ab'"):
+        check_choice("o", "abc", ("ab", "b", "c"))
+
+
+def test_a_switch_is_a_boolean() -> None:
+    check_switch("o", False)
+    for value in (0, 1, None, "yes", np.True_, np.ones(2)):
+        with pytest.raises(OptionError, match="o="):
+            check_switch("o", value)
+
+
+def test_names_may_stand_alone() -> None:
+    assert names_of("o", "a") == names_of("o", ["a"]) == ("a",) and names_of("o", ()) == ()
+    for value in (3, None, "", b"a", [""], ["a", 3], np.ones(2)):
+        with pytest.raises(OptionError, match="o="):
+            names_of("o", value)
+
+
+def test_a_listener_is_a_function_or_none() -> None:
+    events: list[object] = []
+    listener(events.append)(1)
+    listener(None)(2)
+    assert events == [1]
+    for value in (0, "", "print", {}):
+        with pytest.raises(OptionError, match="on_event="):
+            listener(value)

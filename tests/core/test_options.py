@@ -70,7 +70,7 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         ({"shapes": {"x": ("N", 2)}, "specialize": (4, 1)}, "names of dimensions with sizes"),
         ({"target": ""}, "CPU name"), ({"target": 3}, "CPU name"), ({"fusion": "most"}, "'default' or 'none'"),
         ({"accuracy": "fast"}, "'default' or 'exact'"), ({"cache": 1}, "True or False"),
-        ({"precision": "half"}, "'float32' or 'bf16' or 'fp16'"),
+        ({"precision": "half"}, "one of 'float32', 'bf16', 'fp16'"),
         ({"choose": "best"}, "'estimate' or 'measure'"),
         ({"choose": None}, "'estimate' or 'measure'"),
         ({"seconds": 5}, "with choose='estimate'"),

@@ -348,3 +348,25 @@ def test_compiles_at_once_leave_the_collector_of_cycles_as_it_was(
     assert {*map(type, errors)} == {BuildError, type(None)}
     assert {young > 700 for young, *_ in within} == {True} and {(old, older) for _, old, older in within} == {(11, 12)}
     assert gc.get_threshold() == collector
+
+
+def test_without_room_for_a_library_a_model_is_compiled_in_memory(tmp_path: Path) -> None:
+    """LLVM ends the process where it cannot write an object file."""
+    onnx.save(small(), tmp_path / "m.onnx")
+    text = """
+import resource, sys, warnings
+import numpy as np, tvm_ext
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    compiled = tvm_ext.compile(sys.argv[1], threads=1, machine="zen4-avx2")
+print(any("no room for a library" in str(warning.message) for warning in told))
+print(tvm_ext.verify(compiled, sys.argv[1]).ok)
+try:
+    compiled.export(sys.argv[1] + ".so")
+except tvm_ext.errors.ToolError as error:
+    print(error.fix)
+"""
+    said = run_python(text, tmp_path / "m.onnx", TVM_EXT_CACHE=str(tmp_path / "cache"))
+    assert said.split("\n") == ["True", "True", "set TMPDIR to a folder with room"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["m.onnx"]

@@ -60,5 +60,5 @@ def test_llvm_ir_has_functions_and_no_metadata(lowered: Lowered) -> None:
 
 
 def test_another_kind_is_refused(lowered: Lowered) -> None:
-    with pytest.raises(OptionError, match="machine code as 'hex': choose 'llvm' or 'asm'"):
+    with pytest.raises(OptionError, match="kind='hex': choose 'llvm' or 'asm'"):
         machine_code(lowered, "hex")

@@ -7,7 +7,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tvm_ext.core.errors import ModelError, OptionError, ToolError
+from tvm_ext.core.errors import InputError, ModelError, OptionError, ToolError
 from tvm_ext.inspection.report import Report
 
 HOSTILE = "<script>alert('x')</script>"
@@ -69,6 +69,12 @@ def test_a_part_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="shapez"):
         tvm_ext.report(small(), shapez={})
+    for wrong in ({"check": 1}, {"profile": "no"}, {"rounds": 0}, {"seed": 1.5}, {"on_step": 3}, {"path": 3}):
+        with pytest.raises(OptionError):
+            tvm_ext.report(small(), **wrong)
+    for inputs in (3, {}, {"x": [1]}):
+        with pytest.raises(InputError):
+            tvm_ext.report(small(), inputs=inputs, profile=False, cache=False)
     with pytest.raises(ModelError, match="there is no file"):
         tvm_ext.report(tmp_path / "none.onnx")
     with pytest.raises(ToolError, match="cannot be written"):

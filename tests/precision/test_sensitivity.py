@@ -88,6 +88,15 @@ def test_float16_costs_an_eighth_of_bfloat16() -> None:
         tvm_ext.sensitivity(layers(), precision="float32")
 
 
+def test_inputs_and_seeds_that_do_not_fit_are_refused() -> None:
+    for inputs in (3, "x", [3], ["x"]):
+        with pytest.raises(InputError, match="pass a dict"):
+            tvm_ext.sensitivity(layers(), inputs)  # type: ignore[arg-type]
+    for seeds in (0, None, (), "01", (-1,)):
+        with pytest.raises(OptionError, match="seed"):
+            tvm_ext.sensitivity(layers(), seeds=seeds)  # type: ignore[arg-type]
+
+
 def test_a_model_without_products() -> None:
     proto = model([node("Relu", "x", "y", "relu")], [value("x", (3, 7))], [value("y", (3, 7))])
     result = tvm_ext.sensitivity(proto, max_error=0.1)

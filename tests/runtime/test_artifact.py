@@ -138,6 +138,8 @@ def test_foreign_files(tmp_path: Path, never_loads: None) -> None:
 
 def test_special_files(tmp_path: Path, never_loads: None) -> None:
     refused(Path("/dev/zero"), "not a regular file")
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    refused(tmp_path / "pipe", "not a regular file")
 
 
 # ------------------------------------------------------------------------------------------------ other machines

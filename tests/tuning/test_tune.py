@@ -145,10 +145,14 @@ def test_options_that_make_no_sense_are_errors(tmp_path):
     for wrong, words in (
         ({"tuner": "magic"}, "choose one of 'beam'"), ({"target": "aarch64-linux-gnu:cortex-a72"}, "measured here"),
         ({"trials": 0}, "trials=0"), ({"records": None}, "compares with the defaults"),
-        ({"offload": "systolic"}, "kernels of the CPU"),
+        ({"offload": "systolic"}, "kernels of the CPU"), ({"seed": "x"}, "seed='x'"), ({"resume": 1}, "resume=1"),
+        ({"rpc": ("h", 1)}, "rpc=.*tracker"), ({"rpc": "abc"}, "rpc=.*tracker"), ({"rpc": ("h", 1 << 16, "k")}, "rpc="),
+        ({"measurer": 3}, "measures nothing"), ({"tasks": [3]}, "tasks="), ({"on_event": 3}, "on_event=3"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=words):
             tvm_ext.tune(small_model(), log=tmp_path / "x.json", **wrong)
+    with pytest.raises(OptionError, match="the path of the log"):
+        tvm_ext.tune(small_model(), log=3, dry_run=True)
     with pytest.raises(ToolError, match="no file can be written there"):
         tvm_ext.tune(small_model(), log=tmp_path / "no" / "folder" / "x.json", trials=1)
     nothing = model([node("Identity", "x", "y")], [value("x", (2, 3))], [value("y", (2, 3))])

@@ -135,6 +135,10 @@ def test_refusals() -> None:
         tvm_ext.verify(program, layers=True)
     with pytest.raises(OptionError, match="reference"):
         tvm_ext.verify(program, proto, layers=True, reference={})  # type: ignore[call-overload]
+    with pytest.raises(OptionError, match="leave sizes out"):
+        tvm_ext.verify(program, proto, layers=True, sizes=[])
+    with pytest.raises(OptionError, match="layers=1"):
+        tvm_ext.verify(program, proto, layers=1)  # type: ignore[arg-type]
     for kernel in program.report["kernels"]:
         del kernel["sites"]
     with pytest.raises(OptionError, match="compile the model again"):

@@ -13,7 +13,7 @@ import math
 import numbers
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -97,10 +97,13 @@ def is_whole(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite real number, of Python or numpy."""
+    """Whether a value is a finite real number, of Python or numpy, that a float64 holds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
-    return bool(-math.inf < value < math.inf)  # type: ignore[operator]
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_whole(name: str, value: Any, least: int = 0, most: int | None = None, *, fix: str = "") -> int:
@@ -113,6 +116,52 @@ def check_whole(name: str, value: Any, least: int = 0, most: int | None = None, 
         bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
         raise OptionError(f"{name}={value!r}: a whole number {bounds} is needed", fix=fix)
     return int(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any], *, fix: str = "") -> None:
+    """Check the value of an option that is one of several.
+
+    Raises:
+        OptionError: it is none of them; what has no hash, such as an array, is none either.
+    """
+    known = tuple(choices)
+    if not (isinstance(value, Hashable) and value in known):
+        near = did_you_mean(value, map(str, known)).strip() if isinstance(value, str) else ""
+        listed = " or ".join(map(repr, known)) if len(known) < 3 else f"one of {', '.join(map(repr, known))}"
+        raise OptionError(f"{name}={value!r:.200}: choose {listed}", fix=fix or near)
+
+
+def names_of(option: str, value: Any) -> tuple[str, ...]:
+    """The value of an option that is a name, or several.
+
+    Raises:
+        OptionError: it is neither, or a name is empty.
+    """
+    several = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(name, str) and name for name in several):
+        raise OptionError(f"{option}={value!r:.200}: a name or several are needed")
+    return tuple(map(str, several))
+
+
+def check_switch(name: str, value: Any) -> None:
+    """Check the value of an option that is True or False.
+
+    Raises:
+        OptionError: it is none, as a number is none.
+    """
+    if not isinstance(value, bool):
+        raise OptionError(f"{name}={value!r:.200}: choose True or False")
+
+
+def listener(function: Any, name: str = "on_event") -> Callable[[Any], None]:
+    """The value of an option that is a function which is told of progress; of None one that does nothing.
+
+    Raises:
+        OptionError: it cannot be called.
+    """
+    if function is not None and not callable(function):
+        raise OptionError(f"{name}={function!r:.200}: a function is needed, or None", fix=f"{name}=print shows all")
+    return function or (lambda event: None)
 
 
 # ------------------------------------------------------------ what others raise

@@ -16,7 +16,7 @@ from ..rates import Rates
 from ..runtime.cpu import FLAGS_OF_FEATURE, MOST_THREADS, cpu_flags, missing_features
 from ..runtime.pool.threads import available_cores as available_cores
 from ..runtime.tiles import TILE_FEATURES, needs_tiles, why_no_tiles
-from .errors import OptionError, check_whole
+from .errors import OptionError, check_choice, check_whole
 from .machine_files import description_of, nearest_rates, similar_rates
 
 if TYPE_CHECKING:
@@ -259,8 +259,7 @@ def source_of_rates() -> str:
         OptionError: it is something else.
     """
     source = os.environ.get("TVM_EXT_RATES") or "measured"
-    if source not in ("measured", "typical"):
-        raise OptionError(f"TVM_EXT_RATES={source!r}: choose 'measured' or 'typical'")
+    check_choice("TVM_EXT_RATES", source, ("measured", "typical"))
     return source
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..runtime.cpu import MOST_THREADS
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from ..runtime.sizes.symbols import Symbol
-from .errors import OptionError, check_whole, choose_of, is_number
+from .errors import OptionError, check_choice, check_switch, check_whole, choose_of, is_number
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 from .settings import flags
@@ -217,7 +217,9 @@ class CompileOptions:
             threads = check_whole("threads", self.threads, 1, MOST_THREADS, fix="leave it out for all cores")
             object.__setattr__(self, "threads", threads)
         for name, flag in FLAGS.items():
-            _check_choice(name, getattr(self, name), flag.choices)
+            value = getattr(self, name)
+            if flag.choices and not (name == "fusion" and callable(value)):
+                check_choice(name, value, flag.choices, fix="or give a function" if name == "fusion" else "")
         object.__setattr__(self, "max_error", checked_error(self.max_error, self.precision))
         object.__setattr__(self, "keep_float32", checked_kept(self.keep_float32))
         if self.keep_float32 and self.precision == "float32":
@@ -226,13 +228,15 @@ class CompileOptions:
         object.__setattr__(self, "records", _checked_records(self.records))
         object.__setattr__(self, "seconds", _checked_seconds(self.choose, self.seconds))
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
-        if not isinstance(self.cache, bool):
-            raise OptionError(f"cache={self.cache!r}: choose True or False")
+        check_switch("cache", self.cache)
         object.__setattr__(self, "threads_wait", checked_wait(self.threads_wait))
 
     @classmethod
     def of(cls, **stated: Any) -> CompileOptions:
         """Build from keywords; an unknown one is an error that suggests the nearest.
+
+        Args:
+            **stated: fields.
 
         Raises:
             OptionError: an unknown name or a bad value.
@@ -287,7 +291,11 @@ class CompileOptions:
         return replace(self, dims=tuple(dims.items()))
 
     def bound(self, size: int) -> CompileOptions:
-        """These options with a number for the symbolic batch."""
+        """These options with a number for the symbolic batch.
+
+        Args:
+            size: of it.
+        """
         return self.at(dict.fromkeys(names_in(self.shapes), size))
 
     def arguments(self) -> list[str]:
@@ -299,12 +307,6 @@ class CompileOptions:
 
 #: Option -> how it is written on a command line.
 FLAGS: dict[str, Flag] = {option.name: option.metadata["flag"] for option in fields(CompileOptions)}
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if choices and value not in choices and not (name == "fusion" and callable(value)):
-        more = ", or give a function" if name == "fusion" else ""
-        raise OptionError(f"{name}={value!r}: choose {' or '.join(map(repr, choices))}{more}")
 
 
 def _checked_records(records: Any) -> str | tuple[str, ...] | None:

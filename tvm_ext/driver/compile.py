@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from ..core.options import CompileOptions
 from ..frontend.reading.reader import content_of, read_model
 from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
+from ..runtime.files import scratch_folder
 from ..runtime.library import load_library, write_library
 from ..runtime.linker import find_linker
 from ..runtime.memory.arrays import together
@@ -113,13 +114,13 @@ def _through_cache(cache: Cache, key: str, assembled: Assembled) -> CompiledMode
     None if nothing can be linked here: then the program stays in memory.
     """
     reports = len(assembled.ctx.reports)
-    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-        library = Path(folder, "library.so")
+    try:
+        find_linker()
+    except ToolError:
+        return None
+    with contextlib.ExitStack() as stack:
         try:
-            find_linker()
-        except ToolError:
-            return None
-        try:
+            library = stack.enter_context(scratch_folder()) / "library.so"
             _build_library(assembled, library)
         except ToolError as error:
             warnings.warn(f"the model is compiled in memory, and every time: {error}", CacheWarning, stacklevel=3)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tvm import tirx
 
-from ..core.errors import OptionError
+from ..core.errors import check_choice
 from ..core.graph.nodes import kernels_of
 from ..core.machine import Machine, available_cores
 from ..passes.pipeline import PLACING
@@ -63,8 +63,7 @@ def code_of(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, kind: str) -
     Raises:
         OptionError: another kind.
     """
-    if kind not in KINDS:
-        raise OptionError(f"machine code as {kind!r}: choose {' or '.join(map(repr, KINDS))}")
+    check_choice("kind", kind, KINDS)
 
     def text(name: str) -> str:
         module = compile_kernels({name: kernels[name]}, machine, scheduled=is_scheduled(kernels[name]))

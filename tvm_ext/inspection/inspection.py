@@ -226,7 +226,7 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
         ModelError, OptionError: as for :func:`tvm_ext.compile`; or there is no such stage.
         UnsupportedError: as for :func:`tvm_ext.compile`; or a batch without bounds is symbolic: name one size.
     """
-    last = stage_named(to) if to else None
+    last = None if to is None or (isinstance(to, str) and not to) else stage_named(to)
     source, chosen = read_with(model, CompileOptions.of(**options))
     machine, snapshots = machine_for(chosen), Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import TvmExtError
+from ..core.errors import InputError, OptionError, TvmExtError, check_switch, check_whole, listener
 from ..core.options import CompileOptions
 from ..core.pages.page import Facts, Fold, Note, Page, Part, Shown
 from ..driver.compile import compile_model
 from ..passes.lowering.choose_recipes import ChooseRecipes
-from ..runtime.files import write_text
+from ..runtime.files import path_of, write_text
 from ..runtime.model import CompiledModel
 from ..runtime.offloading.report import OffloadReport
 from ..runtime.table import Cell, Column, Table, knobs_text, plain_fields
-from ..runtime.values import described
+from ..runtime.values import described, named
 from ..verification.environment import describe_machine
 from ..verification.layer_check import check_layers
 from ..verification.layers import LayerReport
@@ -112,17 +112,10 @@ class Report(Shown):
 
 
 def report(
-    model: Any,
-    path: str | os.PathLike[str] | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    check: bool = True,
-    profile: bool = True,
-    rounds: int = 7,
-    seed: int = 0,
-    on_step: Step | None = None,
-    **options: Any,
-) -> Report:
+    model: Any, path: str | os.PathLike[str] | None = None, inputs: Mapping[str, np.ndarray] | None = None, *,
+    check: bool = True, profile: bool = True, rounds: int = 7, seed: int = 0,
+    on_step: Step | None = None, **options: Any,
+) -> Report:  # fmt: skip
     """Gather all that is known of a model and its program, and write it as one self-contained page.
 
     Args:
@@ -142,9 +135,13 @@ def report(
 
     Raises:
         ModelError, OptionError, UnsupportedError: as for `tvm_ext.compile`.
+        InputError: `inputs` do not fit the model.
         ToolError: the page cannot be written.
     """
-    say, failed = on_step or (lambda _: None), dict[str, str]()
+    say, failed = listener(on_step, "on_step"), dict[str, str]()
+    _check(check, profile, rounds, seed)
+    page = None if path is None else Path(path_of(path, OptionError, "the path of the page"))
+    inputs = None if inputs is None else named(inputs, "inputs")
 
     def optional(name: str, make: Callable[[], Any]) -> Any:
         """A part that a report can do without: one that fails leaves its reason."""
@@ -152,6 +149,8 @@ def report(
         try:
             return make()
         except TvmExtError as error:
+            if isinstance(error, InputError) and inputs is not None:
+                raise
             failed[name] = str(error)
             return None
 
@@ -166,10 +165,18 @@ def report(
     if check:
         layers = optional("accuracy", functools.partial(check_layers, compiled, model, inputs, seed=seed))
     say("writing")
-    result = _report(analysis, compiled, times, layers, failed, Path(path) if path is not None else None)
+    result = _report(analysis, compiled, times, layers, failed, page)
     if result.path is not None:
         write_text(result.path, result.html())
     return result
+
+
+def _check(check: Any, profile: Any, rounds: Any, seed: Any) -> None:
+    """Raises OptionError for an argument of :func:`report` that does not fit, before anything takes time."""
+    for switch, value in (("check", check), ("profile", profile)):
+        check_switch(switch, value)
+    for number, value in (("rounds", rounds), ("seed", seed)):
+        check_whole(number, value, int(number == "rounds"))
 
 
 def _report(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..byoc.onnxruntime.driver import session_of
-from ..core.errors import ArtifactError, InputError, OptionError, ProgramError, UnsupportedError
+from ..core.errors import ArtifactError, InputError, OptionError, ProgramError, UnsupportedError, listener
 from ..core.machine import available_cores
 from ..core.numbers.accuracy import largest_error
 from ..core.numbers.precision import STORED_IN
@@ -26,7 +26,7 @@ from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import LIMIT, Source
 from ..frontend.reading.signature import read_with
 from ..runtime.table import Column, Table, plain_fields
-from ..runtime.values import spread, tensors_of
+from ..runtime.values import named, spread, tensors_of
 from .switched import SWITCHES, Switched, switched_model
 
 #: Random inputs that a compile measures on.
@@ -124,7 +124,8 @@ def sensitivity(
         InputError: `inputs` do not fit the model.
         ModelError, UnsupportedError: the model cannot be read, or onnxruntime cannot run it.
     """
-    samples = [] if inputs is None else [inputs] if isinstance(inputs, Mapping) else list(inputs)
+    several = isinstance(inputs, Iterable) and not isinstance(inputs, Mapping | str | bytes)
+    samples = [] if inputs is None else [named(each, "inputs") for each in (inputs if several else [inputs])]
     chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
     if chosen.precision == "float32":
         raise OptionError("precision='float32' rounds nothing that could be measured", fix="choose 'bf16' or 'fp16'")
@@ -153,10 +154,12 @@ def sensitivity_of(
     """
     checked = _checked(source, options)
     switched = switched_model(checked, source.proto.ir_version, STORED_IN[options.precision])
+    if isinstance(seeds, str | bytes) or not (isinstance(seeds, Iterable) and (seeds := tuple(seeds))):
+        raise OptionError(f"seeds={seeds!r:.200}: whole numbers are needed", fix=f"for example seeds={SEEDS}")
     inputs = list(samples) or [seeded_inputs(checked.inputs, seed) for seed in seeds]
     by_hand = dict(options.keep_float32)
     candidates = [label for label in switched.layers if label not in by_hand]
-    run = _Runs(source.name, switched, inputs, 2 * len(candidates) + 1, on_event or (lambda event: None))
+    run = _Runs(source.name, switched, inputs, 2 * len(candidates) + 1, listener(on_event))
     alone = {label: run.error([label]) for label in candidates}
     ranked = sorted(alone, key=lambda label: -alone[label])
     kept, together, everything = _fewest(ranked, run, options.max_error)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import ModelError, OptionError
+from ..core.errors import ModelError, OptionError, listener
 from ..core.machine import Machine
 from ..verification.reference import onnxruntime_session
 from .accuracy import SAMPLES, compare_layers
@@ -72,6 +72,7 @@ def quantize(
         method=method, percentile=percentile, per_channel=per_channel, activations=activations, exclude=exclude,
         operators=operators, reduce_range=reduce_range, weights=weights, block=block,
     )  # fmt: skip
+    tell = listener(on_event)
     if weights is not None and calibration is not None:
         raise OptionError(
             "calibration= counts for nothing with weights=, which leaves activations in float32",
@@ -80,17 +81,14 @@ def quantize(
     prepared = prepare(model)
     if weights is not None:
         return weights_only(prepared, settings)
-    return _calibrated(prepared, settings, calibration, on_event)
+    return _calibrated(prepared, settings, calibration, tell)
 
 
-def _calibrated(
-    prepared: Prepared, settings: QuantizeSettings, calibration: Any, on_event: Event | None
-) -> QuantizeResult:
+def _calibrated(prepared: Prepared, settings: QuantizeSettings, calibration: Any, on_event: Event) -> QuantizeResult:
     """The QDQ model, by ranges that calibration shows."""
 
     def tell(step: str, done: int, of: int) -> None:
-        if on_event is not None:
-            on_event({"event": "progress", "step": step, "done": done, "of": of})
+        on_event({"event": "progress", "step": step, "done": done, "of": of})
 
     reasons = select(prepared.model, settings)
     if not (chosen := [name for name, reason in reasons.items() if not reason]):

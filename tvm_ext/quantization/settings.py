@@ -2,10 +2,9 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
-from ..core.errors import OptionError, did_you_mean, is_number
+from ..core.errors import OptionError, check_choice, check_switch, did_you_mean, is_number, names_of
 from ..runtime.table import Plain
 
 METHODS = ("minmax", "entropy", "percentile")
@@ -39,7 +38,7 @@ class QuantizeSettings(Plain):
         block: inputs with one scale.
 
     Raises:
-        OptionError: a value does not fit; the message says what would.
+        OptionError: a value does not fit, or counts for nothing beside the others; the message says what would.
     """
 
     method: str = "minmax"
@@ -54,21 +53,32 @@ class QuantizeSettings(Plain):
 
     def __post_init__(self) -> None:
         for name in ("exclude", "operators"):
-            object.__setattr__(self, name, _names(name, getattr(self, name)))
-        _choice("method", self.method, METHODS)
-        _choice("activations", self.activations, ACTIVATIONS)
-        _choice("weights", self.weights, (None, *WEIGHTS))
-        _choice("block", self.block, BLOCKS)
+            object.__setattr__(self, name, names_of(name, getattr(self, name)))
+        check_choice("method", self.method, METHODS)
+        check_choice("activations", self.activations, ACTIVATIONS)
+        check_choice("weights", self.weights, (None, *WEIGHTS))
+        check_choice("block", self.block, BLOCKS)
         for name in self.operators if self.weights else ():
-            _choice("operators, with weights=", name, WEIGHED)
+            check_choice("operators, with weights=", name, WEIGHED)
         for name in ("per_channel", "reduce_range"):
-            if not (isinstance(getattr(self, name), bool) or (name == "reduce_range" and self.reduce_range is None)):
-                raise OptionError(f"{name}={getattr(self, name)!r}: True or False is needed")
+            if not (name == "reduce_range" and self.reduce_range is None):
+                check_switch(name, getattr(self, name))
         number = self.percentile
         if not is_number(number) or not 50 < number <= 100:
             raise OptionError(
                 f"percentile={number!r}: a number above 50, up to 100, is needed", fix="99.999 is the default"
             )
+        defaults = {option.name: option.default for option in fields(self)}
+        for name, needed in self._without_effect().items():
+            if (value := getattr(self, name)) != defaults[name]:
+                raise OptionError(f"{name}={value!r} counts for nothing here", fix=f"leave it out, or give {needed}")
+
+    def _without_effect(self) -> dict[str, str]:
+        """Options that say nothing beside the others -> what they need."""
+        if self.weights is not None:
+            return dict.fromkeys(("method", "percentile", "per_channel", "activations", "reduce_range"), "no weights=")
+        alone = {} if self.method == "percentile" else {"percentile": "method='percentile'"}
+        return {**alone, "block": "weights='int4'"}
 
 
 @functools.cache
@@ -88,20 +98,3 @@ def check_operators(operators: Sequence[str]) -> None:
                 f"operators: {name!r} is none that can be quantized",
                 fix=f"{did_you_mean(name, known)}operators: {', '.join(known)}",
             )
-
-
-def _names(option: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = (value,)
-    try:
-        names = tuple(value)
-    except TypeError:
-        names = (None,)
-    if not all(isinstance(name, str) and name for name in names):
-        raise OptionError(f"{option}={value!r}: a name or several are needed")
-    return names
-
-
-def _choice(option: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value not in choices:
-        raise OptionError(f"{option}={value!r}: choose one of {', '.join(map(repr, choices))}")

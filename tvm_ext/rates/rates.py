@@ -7,12 +7,11 @@ and lie on a coarse grid, so that two measurements of one machine give the same 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, is_number
 
 #: Instructions a cycle are one of these.
 _PORTS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -69,8 +68,7 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value <= sys.float_info.max or (value == 0 and name in _POSITIVE):
+            if not is_number(value) or value < 0 or (value == 0 and name in _POSITIVE):
                 raise OptionError(f"rates: {name}={value!r}: a number above 0 is needed", fix=f"in {_UNITS}")
 
     @staticmethod

@@ -2,7 +2,10 @@
 
 import errno
 import os
+import resource
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +14,8 @@ from typing import IO, Any, BinaryIO
 from ..core.errors import ToolError, TvmExtError
 
 TEMPORARY_SUFFIX = ".tmp"
+#: What object files and libraries of a model may need.
+_ROOM = 32 << 20
 
 
 def path_of(value: Any, kind: type[TvmExtError], what: str) -> str:
@@ -73,6 +78,30 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextmanager
+def scratch_folder(room: int = _ROOM) -> Iterator[Path]:
+    """A temporary folder for the parts of a library, which goes when the block ends.
+
+    Args:
+        room: bytes that may be written to it. LLVM ends the process where it cannot write an object file.
+
+    Raises:
+        ToolError: no temporary folder can be made, or it has less room.
+    """
+    fix = "set TMPDIR to a folder with room"
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="tvm-ext-")
+    except OSError as error:
+        raise ToolError(f"no temporary folder can be made ({error.strerror or error})", fix=fix) from error
+    with folder as name:
+        largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        free = shutil.disk_usage(name).free
+        if min(free, free if largest == resource.RLIM_INFINITY else largest) < room:
+            wrong = f"{free} bytes are free in {tempfile.gettempdir()}, and a file may have {largest} (-1: any number)"
+            raise ToolError(f"no room for a library: {wrong}; {room} are needed", fix=fix)
+        yield Path(name)
 
 
 def make_folder(path: str | os.PathLike[str]) -> Path:

@@ -32,6 +32,8 @@ def is_artifact(source: Any) -> bool:
     if not isinstance(source, str | os.PathLike):
         return False
     try:
+        if not os.path.isfile(source):  # a pipe may never open
+            return False
         with open(source, "rb") as file:
             return file.read(len(ELF_MAGIC)) == ELF_MAGIC
     except (OSError, ValueError):  # whoever reads it says what is wrong

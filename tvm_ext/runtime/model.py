@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from . import control_flow
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
-from .files import path_of
+from .files import path_of, scratch_folder
 from .interface import counted_arrays, counted_specs
 from .library import load_library, write_library
 from .linker import find_linker
@@ -172,8 +171,8 @@ class CompiledModel:
         Raises:
             ToolError: see :meth:`export`.
         """
-        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-            path = Path(folder, "model.so")
+        with scratch_folder() as folder:
+            path = folder / "model.so"
             self.export(path)
             return _from_artifact, (path.read_bytes(),)
 
@@ -317,9 +316,10 @@ class CompiledModel:
         if os.path.isdir(target) or not os.path.isdir(target.parent):
             wrong = "is a folder" if os.path.isdir(target) else f"there is no folder {str(target.parent)!r}"
             raise ToolError(f"cannot export to {str(path)!r}: {wrong}", fix="give the path of a file to write")
-        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-            library = Path(folder, "library.so")
-            with naming(ToolError, lambda: f"cannot export to {str(path)!r}: making the library failed"):
+        with scratch_folder() as folder:
+            library = folder / "library.so"
+            what, fix = f"cannot export to {str(path)!r}: making the library failed", "set CXX to a working compiler"
+            with naming(ToolError, lambda: what, fix):
                 self._make_library(library)
             if not library.is_file():
                 raise ToolError(f"cannot export to {str(path)!r}: the linker {find_linker()} wrote no file")
@@ -357,8 +357,8 @@ def _from_artifact(data: bytes) -> CompiledModel:
     Raises:
         ArtifactError: see :func:`load`.
     """
-    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-        path = Path(folder, "model.so")
+    with scratch_folder() as folder:
+        path = folder / "model.so"
         path.write_bytes(data)
         return load(path)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, check_choice
 
 TONES = ("", "good", "bad", "warn", "dim")
 SHORT = 28  # letters of a cell that a page never breaks
@@ -277,8 +277,7 @@ def _cell(value: Value) -> Cell:
 
 def check_tone(tone: str) -> None:
     """Raises OptionError for a tone that is none."""
-    if tone not in TONES:
-        raise OptionError(f"tone={tone!r}: choose one of {', '.join(map(repr, TONES))}")
+    check_choice("tone", tone, TONES)
 
 
 def _shown(value: str | int | float | bool | None, form: str) -> str:

@@ -6,14 +6,14 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core import tuner_names
-from ..core.errors import OptionError, TvmExtError
+from ..core.errors import OptionError, TvmExtError, check_choice, check_switch, check_whole, listener, names_of
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
@@ -22,10 +22,11 @@ from ..core.records.task_key import TaskKey
 from ..frontend.reading.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
+from ..runtime.files import path_of
 from .by_metaschedule import MetaScheduleRun
 from .extract import Workload, workloads_of
 from .log import TuningLog
-from .measure import LocalMeasurer, Measurer, RPCMeasurer, measuring
+from .measure import LocalMeasurer, Measurer, RPCMeasurer, check_tracker, measuring
 from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
 from .resume import Known, known_of
 from .session import Budget, Event, Session, session_name
@@ -76,6 +77,8 @@ def tune(
     """
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
+    for name, value in (("resume", resume), ("dry_run", dry_run)):
+        check_switch(name, value)
     if "records" in options:
         raise OptionError("records: tune compares with the defaults", fix="to go on with a log: log=LOG, resume=True")
     compile_options = CompileOptions.of(**options)
@@ -84,12 +87,12 @@ def tune(
     if compile_options.choose != "estimate":
         raise OptionError("choose='measure': tune measures by itself", fix="leave it out; `minutes` says for how long")
     machine = machine_for(compile_options)
-    on_event = on_event or (lambda event: None)
-    setup = _Setup(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
+    setup = _Setup(
+        machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, listener(on_event)
+    )  # fmt: skip
     _check(setup)
-    if not isinstance(tasks, Iterable):
-        raise OptionError(f"tasks={tasks!r}: a list of parts of their names is needed")
-    wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    wanted = names_of("tasks", tasks)
+    log = None if log is None else path_of(log, OptionError, "the path of the log")
     if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, setup, log, wanted, resume, dry_run)
     subject = _Template(model) if _is_template(model) else _Model(model, compile_options, machine, wanted)
@@ -155,9 +158,13 @@ def _start(subject: _Tuned, name: str, path: Path, known: Known) -> Event:
 
 
 def _check(setup: _Setup) -> None:
-    """Raises OptionError: there is no such tuner, or kernels for this machine cannot run here and nowhere else."""
-    if setup.tuner not in tuner_names.NAMES:
-        raise OptionError(f"tuner={setup.tuner!r}: choose one of {', '.join(map(repr, tuner_names.NAMES))}")
+    """Raises OptionError: a value does not fit, or kernels for this machine cannot run here and nowhere else."""
+    check_choice("tuner", setup.tuner, tuner_names.NAMES)
+    check_whole("seed", setup.seed)
+    if setup.rpc is not None:
+        check_tracker(setup.rpc)
+    if setup.measurer is not None and not hasattr(setup.measurer, "measure"):
+        raise OptionError(f"measurer={setup.measurer!r:.200} measures nothing", fix="leave it out, or give rpc=")
     if setup.rpc is None and (why := why_not_here(setup.machine.as_dict())):
         raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
 

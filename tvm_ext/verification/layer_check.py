@@ -44,11 +44,12 @@ class _Target:
 def check_layers(
     compiled: CompiledModel, model: Any, inputs: NamedArrays | None = None, *, seed: int = 0,
     reference: NamedArrays | None = None, tolerance: float | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
 ) -> LayerReport:  # fmt: skip
     """Compare every kernel's value with onnxruntime's; see :func:`tvm_ext.verify`.
 
     Raises:
-        OptionError: no model was given, or a reference, or the artifact says nothing of its kernels.
+        OptionError: no model was given, or a reference or sizes, or the artifact says nothing of its kernels.
         InputError: the inputs do not fit.
         UnsupportedError: onnxruntime cannot run the model, or it is compiled for any size.
     """
@@ -56,6 +57,10 @@ def check_layers(
         raise OptionError("layers=True compares with values of the model", fix="give model=, the ONNX file it was of")
     if reference is not None:
         raise OptionError("layers=True takes values within the model from onnxruntime", fix="leave reference out")
+    if sizes is not None:
+        raise OptionError(
+            "layers=True compares arrays of one size", fix="leave sizes out; inputs may be of another one"
+        )
     if compiled.symbols:
         wrong = "layers=True compares arrays of one size, and a program of any size works on those of its bounds"
         raise UnsupportedError(wrong, fix="compile the model with numbers for its dimensions: shapes=")

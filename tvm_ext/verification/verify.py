@@ -167,6 +167,17 @@ def _verify_sizes(
     return replace(reports[0], outputs=rows, problems=problems)
 
 
+def check_tolerance(stated: Any) -> float:
+    """The value of an option `tolerance`.
+
+    Raises:
+        OptionError: it is no number of 0 or more.
+    """
+    if not is_number(stated) or stated < 0:
+        raise OptionError(f"tolerance={stated!r:.200}: a part of the output's range, 0 or more, is needed")
+    return float(stated)
+
+
 def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float | None:
     """The part of an output's range that is allowed: what is given, else what reduced precision explains, else None.
 
@@ -179,9 +190,7 @@ def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float 
     """
     plan = compiled.report.get("precision")
     if stated is not None:
-        if not is_number(stated) or stated < 0:
-            raise OptionError(f"tolerance={stated!r}: a part of the output's range, 0 or more, is needed")
-        return float(stated)
+        return check_tolerance(stated)
     if plan is not None:
         with reading("precision"):
             return None if plan["tolerance"] is None else read(float, plan["tolerance"])

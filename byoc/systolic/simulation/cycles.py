@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.errors import OptionError, is_whole
+from ....core.errors import OptionError, check_choice, is_whole
 from ..config import Dataflow
 
 
@@ -100,8 +100,7 @@ def gemm_cycles(dataflow: str, m: int, k: int, n: int, rows: int, cols: int, mod
     """
     if not are_sizes(m, k, n, rows, cols):
         raise OptionError(f"m={m!r}, k={k!r}, n={n!r} on {rows!r} x {cols!r} PEs: each is a whole number of 1 or more")
-    if model not in _MODELS:
-        raise OptionError(f"model={model!r} is unknown", fix=f"choose one of {', '.join(map(repr, _MODELS))}")
+    check_choice("model", model, _MODELS)
     across, along, steps = spatial_and_temporal(dataflow, m, k, n)
     return _MODELS[model](dataflow, -(-across // rows) * -(-along // cols), steps, rows, cols)
 

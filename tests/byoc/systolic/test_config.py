@@ -43,7 +43,7 @@ def test_energy_of_a_multiply_add() -> None:
         ({"cols": 2.0}, "cols=2.0"),
         ({"vector_lanes": True}, "vector_lanes=True"),
         ({"accumulator_bytes": 3}, "accumulator_bytes=3"),
-        ({"dtype": "float16"}, "choose 'int8' or 'bfloat16' or 'float32'"),
+        ({"dtype": "float16"}, "choose one of 'int8', 'bfloat16', 'float32'"),
         ({"compute_model": "scalesim"}, "choose 'overlapped' or 'physical'"),
         ({"frequency_hz": 0}, "frequency_hz=0"),
         ({"frequency_hz": 5e-324}, "a number from 1 to 1e\\+15"),

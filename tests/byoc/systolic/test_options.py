@@ -32,7 +32,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"dataflow": "xs"}, "dataflow='xs' is unknown"),
         ({"energy": {"dram": 1.0}}, "unknown setting 'dram' of the energy table"),
         ({"energy": 3}, "is no EnergyTable"),
-        ({"run": "verilog"}, "run='verilog' is unknown"),
+        ({"run": "verilog"}, "run='verilog': choose 'functional' or 'rtl'"),
         ({"run": "rtl"}, "run='rtl' with dtype='float32'"),
         ({"run": "rtl", "dtype": "int8", "arrays": 2}, "arrays=2: the hardware has 1 at most"),
         ({"run": "rtl", "dtype": "int8", "rows": 65}, "rows=65: the hardware has 64"),

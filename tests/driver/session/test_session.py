@@ -139,6 +139,8 @@ def test_providers_are_checked_and_ignored(sessions) -> None:
     for wrong in (["GpuExecutionProvider"], "CPUExecutionProvider"):
         with pytest.raises(OptionError, match="CPUExecutionProvider"):
             sessions[0].set_providers(wrong)
+        with pytest.raises(OptionError, match="CPUExecutionProvider"):
+            InferenceSession(b"", providers=wrong)
 
 
 def test_what_is_not_here_says_what_is(sessions) -> None:

@@ -89,6 +89,8 @@ def test_different_models_and_batches_are_refused():
         sample().compare(other)
     with pytest.raises(OptionError, match="different batches: 0 and 4"):
         sample().compare(replace(sample(), batch=4))
+    with pytest.raises(OptionError, match="None is no profile"):
+        sample().compare(None)
 
 
 def test_the_same_model_from_another_file_is_compared_with_a_note():

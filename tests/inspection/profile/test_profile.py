@@ -175,10 +175,13 @@ def test_what_is_wrong_is_said_before_anything_is_measured():
     compiled = tvm_ext.compile(two_layers(), threads=1, records=None)
     for changes, message in (
         ({"rounds": 0}, "rounds=0"), ({"rounds": True}, "rounds=True"), ({"seconds": -1}, "seconds=-1"),
+        ({"code": 1}, "code=1"),
         ({"batch": 2}, "has no symbolic batch"), ({"fusion": "none"}, "options fusion for a model that is compiled"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=message):
             tvm_ext.profile(compiled, **changes)
+    with pytest.raises(InputError, match="pass a dict"):
+        tvm_ext.profile(compiled, 3)
     with pytest.raises(InputError, match="shape"):
         tvm_ext.profile(compiled, {"x": np.zeros((4, 7), np.float32)})
 
@@ -213,3 +216,5 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path):
     for name, message in (("bad.json", "no JSON"), ("list.json", "format is 'list'"), ("none.json", "cannot read")):
         with pytest.raises(OptionError, match=message):
             Profile.load(tmp_path / name)
+    with pytest.raises(OptionError, match="the path of a profile"):
+        Profile.load(None)

@@ -5,13 +5,14 @@ import json
 import shlex
 from typing import Any
 
+import numpy as np
 import pytest
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
 import tvm_ext
 from tvm_ext.cli.verify import switch_argument
-from tvm_ext.core.errors import ModelError, OptionError
+from tvm_ext.core.errors import InputError, ModelError, OptionError
 from tvm_ext.core.instruments import Instruments
 from tvm_ext.driver.compile import compile_model
 from tvm_ext.verification.bisect import Bisection, bisect
@@ -120,6 +121,19 @@ def test_refusals(tmp_path: Any) -> None:
         switches_of([("pass", "lower-rest")])
     with pytest.raises(OptionError, match="FILE:LINE"):
         switches_of([("record", "nowhere")])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"seed": -1}, OptionError), ({"seed": "x"}, OptionError), ({"tolerance": -1}, OptionError),
+        ({"tolerance": float("nan")}, OptionError), ({"on_event": 3}, OptionError), ({"inputs": 3}, InputError),
+        ({"inputs": {}}, InputError), ({"inputs": {"x": np.ones((1, 1), "f8")}}, InputError),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_no_culprits(wrong: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        tvm_ext.bisect(models.softmax(), **wrong, **OPTIONS)
 
 
 @pytest.mark.long

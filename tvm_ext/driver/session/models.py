@@ -291,7 +291,8 @@ def _outline(source: Any) -> tuple[bytes | str, Outline]:
     try:
         if isinstance(source, str | os.PathLike):
             path = os.path.abspath(os.fspath(source))
-            return path, outline_of(Path(path).read_bytes())
+            data = Path(path).read_bytes() if os.path.isfile(path) else b""  # a device has no end
+            return path, outline_of(data)
         onnx = sys.modules.get("onnx")
         is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
         data = source.SerializeToString() if is_proto else bytes(source)

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import InputError, OptionError, check_whole
+from ...core.errors import InputError, OptionError, check_choice, check_switch, check_whole
 from ...runtime.model import CompiledModel
 from .binding import IOBinding
 from .models import opened
@@ -46,7 +46,8 @@ class InferenceSession:
         sess_options: onnxruntime's `SessionOptions`, or None. `intra_op_num_threads` is used (0: the default);
             `graph_optimization_level` ORT_DISABLE_ALL means `accuracy="exact"`; sizes for free dimensions hold. The
             rest says how onnxruntime works, where it does.
-        providers, provider_options: accepted and ignored: there is one provider, this CPU.
+        providers, provider_options: accepted and ignored: there is one provider, this CPU. Names that neither
+            onnxruntime nor this library has are refused.
         on_miss: what becomes of a call with input shapes that no program is there for. "onnxruntime" answers it, and
             compiles in the background: the program of any size at once, one for these shapes once they come again;
             "wait" compiles in the call; "error" raises, and :meth:`compile_for` compiles: the program of any size is
@@ -70,12 +71,11 @@ class InferenceSession:
         provider_options: Sequence[Any] | None = None, *, on_miss: str = "onnxruntime", max_programs: int = 8,
         compile_after: int | None = None, any_size: bool = True, **compile_options: Any
     ) -> None:  # fmt: skip
-        if on_miss not in ON_MISS:
-            raise OptionError(f"on_miss={on_miss!r}: choose {' or '.join(map(repr, ON_MISS))}")
+        check_choice("on_miss", on_miss, ON_MISS)
         after = (1 if on_miss == "wait" else 2) if compile_after is None else compile_after
         max_programs, after = check_whole("max_programs", max_programs, 1), check_whole("compile_after", after, 1)
-        if not isinstance(any_size, bool):
-            raise OptionError(f"any_size={any_size!r}: choose True or False")
+        check_switch("any_size", any_size)
+        self.set_providers(providers)
         self._sess_options = sess_options
         own = {name: value for name, value in compile_options.items() if name not in _IGNORED}
         self._model = opened(path_or_bytes, sess_options, (on_miss, max_programs, after, any_size), own)
@@ -126,7 +126,12 @@ class InferenceSession:
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
-        """:meth:`run`, of `onnxruntime.OrtValue` to `onnxruntime.OrtValue`."""
+        """:meth:`run`, of `onnxruntime.OrtValue` to `onnxruntime.OrtValue`.
+
+        Args:
+            output_names, run_options: as of :meth:`run`.
+            input_dict_ort_values: input name -> value.
+        """
         return [ort_value_of(array) for array in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> IOBinding:
@@ -135,6 +140,10 @@ class InferenceSession:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
         """Run on the bound inputs, and write the bound outputs.
+
+        Args:
+            iobinding: what :meth:`io_binding` made.
+            run_options: as of :meth:`run`.
 
         Raises:
             InputError: it is no binding of such a session, or as :meth:`run`.
@@ -225,17 +234,23 @@ class InferenceSession:
     def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Any = None) -> None:
         """Accepted and ignored: there is one provider, this CPU.
 
-        Raises:
-            OptionError: names that neither onnxruntime nor this library has.
-        """
-        import onnxruntime
+        Args:
+            providers: names, or pairs of a name and options; None is none.
+            provider_options: of each.
 
-        known = [PROVIDER, *onnxruntime.get_all_providers()]
+        Raises:
+            OptionError: no list, or names that neither onnxruntime nor this library has.
+        """
         if not isinstance(providers, list | tuple | None):
-            raise OptionError(f"providers={providers!r}: a list is needed", fix=f"choose of {known}")
+            raise OptionError(f"providers={providers!r:.200}: a list is needed", fix="['CPUExecutionProvider']")
         names = [provider[0] if isinstance(provider, tuple) and provider else provider for provider in providers or ()]
-        if unknown := [name for name in names if name not in known]:
-            raise OptionError(f"no provider {unknown}; give a list", fix=f"choose of {known}")
+        known = [PROVIDER, "CPUExecutionProvider"]
+        if any(isinstance(name, str) and name not in known for name in names):
+            import onnxruntime  # which an exported model does without
+
+            known += onnxruntime.get_all_providers()
+        for name in names:
+            check_choice("provider", name, dict.fromkeys(known))
 
     def disable_fallback(self) -> None:
         """Nothing falls back to another provider."""

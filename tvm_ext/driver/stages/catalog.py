@@ -55,6 +55,6 @@ def stage_named(name: str) -> Stage:
         OptionError: there is none; suggests the nearest.
     """
     for stage in STAGES:
-        if stage.name == name:
+        if isinstance(name, str) and stage.name == name:
             return stage
     raise OptionError(f"there is no stage {name!r}", fix=choose_of(name, "stages", NAMES))

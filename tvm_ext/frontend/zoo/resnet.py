@@ -32,14 +32,18 @@ def resnet18(batch: int = 1, seed: int = 0, weights: Weights = None) -> onnx.Mod
 
 
 def resnet34(batch: int = 1, seed: int = 0, weights: Weights = None) -> onnx.ModelProto:
-    """ResNet-34 for ImageNet, 21,797,672 parameters; arguments and result as of :func:`resnet18`."""
+    """ResNet-34 for ImageNet, 21,797,672 parameters, batch norms unfolded.
+
+    Arguments and result as of :func:`resnet18`.
+    """
     return _resnet("resnet34", _basic_block, (3, 4, 6, 3), batch, Parameters(seed, weights))
 
 
 def resnet50(batch: int = 1, seed: int = 0, weights: Weights = None) -> onnx.ModelProto:
-    """ResNet-50 v1.5 for ImageNet, 25,557,032 parameters; arguments and result as of :func:`resnet18`.
+    """ResNet-50 v1.5 for ImageNet, 25,557,032 parameters, batch norms unfolded.
 
-    v1.5 has the stride in a bottleneck's 3x3 convolution, where the paper has it in the first 1x1.
+    Arguments and result as of :func:`resnet18`. v1.5 has the stride in a bottleneck's 3x3 convolution,
+    where the paper has it in the first 1x1.
     """
     return _resnet("resnet50", _bottleneck, (3, 4, 6, 3), batch, Parameters(seed, weights))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...core.errors import OptionError
+from ...core.errors import check_choice
 from ...core.pages.page import Facts, Note, Part, Shown
 from ...runtime.table import Plain, Table, facts_text, few, percent_cell
 from .survey import Refused
@@ -181,8 +181,7 @@ class Analysis(Shown):
         return self.text()
 
     def _work(self, by: str, top: int) -> Table:
-        if by not in ("op", "node"):
-            raise OptionError(f"by={by!r}: choose 'op' or 'node'")
+        check_choice("by", by, ("op", "node"))
         if by == "op":
             whole = self.flops or 1.0
             totals = [

@@ -158,6 +158,9 @@ def _seconds(side: Interval | None) -> float:
 
 
 def _check_same(before: Profile, after: Profile) -> None:
+    for profile in (before, after):
+        if not hasattr(profile, "launches"):
+            raise OptionError(f"{profile!r:.200} is no profile", fix="tvm_ext.profile makes one, Profile.load reads it")
     nodes = [{node for launch in profile.launches for node in launch.nodes} for profile in (before, after)]
     if before.sha256 != after.sha256 and (before.model != after.model or not nodes[0] & nodes[1]):
         common = len(nodes[0] & nodes[1])

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.errors import OptionError, UnsupportedError
 from ...core.pages.page import Figure, Part, Shown
-from ...runtime.files import write_text
+from ...runtime.files import path_of, write_text
 from ...runtime.plain import read
 from ...runtime.sizes.symbols import sizes_text
 from ...runtime.table import plain_fields
@@ -111,7 +111,11 @@ class Profile(Shown):
         return compare(self, other)
 
     def roofline(self, group_by: str = "launch") -> Roofline:
-        """The rows on the roofline of this machine; it draws itself as text, SVG and PNG."""
+        """The rows on the roofline of this machine; it draws itself as text, SVG and PNG.
+
+        Args:
+            group_by: as of :meth:`rows`.
+        """
         return roofline_of(self, group_by)
 
     def trace(self, path: str | os.PathLike[str], runs: int = 1) -> None:
@@ -128,7 +132,7 @@ class Profile(Shown):
         write_text(path, json.dumps(trace_of(self, runs)) + "\n")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write :meth:`as_dict` as JSON, the whole file or none; :meth:`load` reads it."""
+        """Write :meth:`as_dict` as JSON to a `path`, the whole file or none; :meth:`load` reads it."""
         write_text(path, json.dumps(self.as_dict()) + "\n")
 
     @classmethod
@@ -138,9 +142,9 @@ class Profile(Shown):
         Raises:
             OptionError: the file is missing, or is none.
         """
-        name = os.fspath(path)
+        name = path_of(path, OptionError, "the path of a profile")
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            fields = json.loads(Path(name).read_text(encoding="utf-8"))
         except OSError as error:
             raise OptionError(f"cannot read {name!r}: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:

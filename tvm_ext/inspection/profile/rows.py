@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import check_choice
 from ...runtime.table import Plain, plain_fields
 from .code_facts import CodeFacts
 from .launch import Launch
@@ -121,8 +121,7 @@ def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> 
     Raises:
         OptionError: no such grouping.
     """
-    if by not in GROUPINGS:
-        raise OptionError(f"group_by={by!r}: choose one of {', '.join(map(repr, GROUPINGS))}")
+    check_choice("group_by", by, GROUPINGS)
     groups: dict[Any, list[Launch]] = {}
     for launch in launches:
         groups.setdefault(GROUPINGS[by](launch), []).append(launch)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm.ir import IRModule
 
-from ...core.errors import OptionError, UnsupportedError, check_whole, is_number
+from ...core.errors import OptionError, UnsupportedError, check_switch, check_whole, is_number
 from ...core.graph.nodes import kernels_of
 from ...core.instruments import Instruments
 from ...core.machine import Machine
@@ -19,6 +19,7 @@ from ...passes.pipeline import LOWER, MEMORY
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.sizes.symbols import dimensions_of, named_sizes, sizes_text
+from ...runtime.values import named
 from ...verification.environment import describe_machine
 from ...verification.sizes import sizes_of
 from .clock import measured_overhead
@@ -37,8 +38,9 @@ def profile_model(
 ) -> Profile:  # fmt: skip
     """Profile a model; see :func:`tvm_ext.profile`."""
     _check(rounds, seconds)
+    check_switch("code", code)
     compiled, facts, note = _compiled(model, code, options)
-    inputs = inputs if inputs is None else compiled.tensors_of(inputs)
+    inputs = None if inputs is None else compiled.tensors_of(named(inputs, "inputs"))
     at = _sizes(compiled, inputs, batch, sizes)
     feeds = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, sizes=at)
     name, kernels = str(compiled.metadata.model["name"]), frozenset(k["name"] for k in compiled.report["kernels"])

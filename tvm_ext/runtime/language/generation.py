@@ -47,7 +47,7 @@ class PromptCache:
         self.keep(most)
 
     def keep(self, count: int) -> None:
-        """Forget the rows behind so many."""
+        """Forget the rows behind the first `count`."""
         del self.tokens[count:]
 
     def read(self, text: Sequence[int]) -> list[int]:
@@ -60,7 +60,7 @@ class PromptCache:
         return new
 
     def likeliest(self, text: Sequence[int], count: int) -> list[int]:
-        """So many tokens that greedily follow a text; fewer where the cache is full, none where the text is longer."""
+        """`count` tokens that greedily follow a text; fewer where the cache is full, none where the text is longer."""
         tokens: list[int] = []
         with self.lock:
             new = self.read(text) if len(text) <= self.sizes.capacity else []
@@ -71,6 +71,9 @@ class PromptCache:
 
     def step(self, new: Sequence[int]) -> np.ndarray:
         """Compute the rows of tokens behind those that there are.
+
+        Args:
+            new: the tokens.
 
         Returns:
             Logits: (1 or tokens, vocabulary).

@@ -109,7 +109,10 @@ class Scheduler:
         self, tokens: Sequence[int], *, max_new: int = 128, top_k: int = 0, temperature: float = 0.0,
         seed: int | None = None, stop: Sequence[int] = (),
     ) -> Request:  # fmt: skip
-        """A text that begins with tokens; it joins at the next step with room for it. See :func:`.generation.generate`.
+        """A text that begins with tokens; it joins at the next step with room for it.
+
+        Args:
+            tokens, max_new, top_k, temperature, seed, stop: as of :func:`.generation.generate`.
 
         Raises:
             OptionError: an option does not fit.
@@ -132,6 +135,9 @@ class Scheduler:
 
     def cancel(self, request: Request) -> None:
         """Make no more of a text; others go on. Nothing, if it is finished.
+
+        Args:
+            request: the text.
 
         Raises:
             OptionError: it is a text of another scheduler.

@@ -11,8 +11,9 @@ do so some milliseconds after a kernel).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, is_whole
 from ...core.machine import Machine, available_cores
 from ...runtime.linker import find_linker
 from .batch import Limits
@@ -89,8 +90,7 @@ class RPCMeasurer(WorkerPool):
         build_timeout: float = 20.0, run_timeout: float = 10.0, wait: float = 20.0, plugins: Sequence[str] = (),
         cold: float = 2.0, repeats: Repeats = DEFAULT_REPEATS,
     ) -> None:  # fmt: skip
-        if not key or not isinstance(key, str):
-            raise OptionError(f"key={key!r}: the name that servers registered under is needed")
+        check_tracker((host, port, key))
         find_linker()
         servers = servers_of(host, port, key)
         workers = servers if workers is None else workers
@@ -102,6 +102,19 @@ class RPCMeasurer(WorkerPool):
             "rpc": [host, port, key, wait, run_timeout + _TRANSFER],
         }  # fmt: skip
         super().__init__(machine, workers, 1, limits, hello)
+
+
+def check_tracker(rpc: Any) -> None:
+    """Check the value of an option `rpc`.
+
+    Raises:
+        OptionError: it is no (host, port, key) of a TVM RPC tracker; the key is that which servers registered under.
+    """
+    host, port, key = rpc if isinstance(rpc, tuple | list) and len(rpc) == 3 else (None,) * 3
+    named = all(isinstance(text, str) and text for text in (host, key))
+    if not (named and is_whole(port) and 0 < port < 1 << 16):  # type: ignore[operator]
+        wrong = f"rpc={rpc!r:.200}: (host, port, key) of a TVM RPC tracker is needed"
+        raise OptionError(wrong, fix="for example rpc=('10.0.0.1', 9190, 'zen4')")
 
 
 def servers_of(host: str, port: int, key: str) -> int:

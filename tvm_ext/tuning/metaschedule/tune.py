@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tvm import tirx
 
-from ...core.errors import OptionError, check_whole
+from ...core.errors import OptionError, check_choice, check_whole
 from ...core.machine import Machine
 from ...core.records.schedule_database import RECORDS, WORKLOADS
 from ...runtime.files import make_folder
@@ -61,8 +61,7 @@ def _check(kernels: Mapping[str, Any], trials: int, space: str) -> None:
     if not kernels:
         raise OptionError("kernels={}: there is nothing to tune")
     check_whole("trials", trials, 1)
-    if space not in ("recipes", "rules"):
-        raise OptionError(f"space={space!r}: choose 'recipes' or 'rules'")
+    check_choice("space", space, ("recipes", "rules"))
 
 
 def repair(folder: Path) -> int:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, check_choice
 from ..task import Task
 from .base import GridTuner, RandomTuner, Tuner
 from .beam import BeamTuner
@@ -28,9 +28,8 @@ def make_tuner(name: str, task: Task, seed: int = 0, **options: Any) -> Tuner:
         OptionError: an unknown name or option, or a value that the tuner refuses.
         ToolError: xgboost is needed and not installed.
     """
-    kind = TUNERS.get(name)
-    if kind is None:
-        raise OptionError(f"tuner={name!r}: choose one of {', '.join(map(repr, TUNERS))}")
+    check_choice("tuner", name, TUNERS)
+    kind = TUNERS[name]
     known = [p.name for p in inspect.signature(kind).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in known:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ...core.errors import OptionError
+from ...core.errors import check_choice, check_whole, listener
 from ...core.instruments import KINDS
 from ...core.options import CompileOptions
 from ...runtime.memory.arrays import NamedArrays
+from ...runtime.values import named
+from ..verify import check_tolerance
 from .result import AGREES, ELSEWHERE, FOUND, Bisection, Culprit, Finding
 from .suspects import Suspect, Suspects, suspects
 from .trials import Bench, Event
@@ -48,10 +50,14 @@ def bisect(
         InputError: `inputs` do not fit the model.
         ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
     """
-    if by is not None and by not in KINDS:
-        raise OptionError(f"by={by!r}: choose one of {', '.join(map(repr, KINDS))}, or leave it out for all in turn")
+    if by is not None:
+        check_choice("by", by, KINDS)
+    seed = check_whole("seed", seed)
+    if tolerance is not None:
+        check_tolerance(tolerance)
+    inputs = None if inputs is None else named(inputs, "inputs")
     chosen = replace(CompileOptions.of(**options), cache=False)
-    bench = Bench(model, chosen, inputs, seed, tolerance, on_event or (lambda event: None))
+    bench = Bench(model, chosen, inputs, seed, tolerance, listener(on_event))
 
     def again() -> list[str]:
         """The command line that compiles and compares the same."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import essence
+from ...core.errors import InputError, essence
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
 from ...core.passes import CompileContext
@@ -85,8 +85,8 @@ class Bench:
             worst, detail = self._judged(compiled)
             error = worst.of_range if worst else math.nan
         except Exception as failure:  # a culprit may as well break the compile or the run
-            if not self.trials and not self.programs:
-                raise  # the import: nothing that can be switched off
+            if isinstance(failure, InputError) or not (self.trials or self.programs):
+                raise  # inputs that do not fit, or the import: nothing that can be switched off
             detail = essence(failure)
         seconds = time.perf_counter() - start
         self.trials.append(Trial(len(self.trials), kind, off, on, not detail, error, detail, seconds))
