@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..core.errors import OptionError, did_you_mean, is_number
@@ -36,10 +36,10 @@ class QuantizeSettings(Plain):
             True only where this machine has no VNNI.
         weights: "int4" or "int8" quantizes weights of matmuls alone, with a scale for each `block` of a column, and
             of the above only `exclude` and `operators` count; None quantizes weights and activations to 8 bits.
-        block: inputs with one scale.
+        block: inputs with one scale; with `weights`.
 
     Raises:
-        OptionError: a value does not fit; the message says what would.
+        OptionError: a value does not fit, or nothing reads it; the message says what would.
     """
 
     method: str = "minmax"
@@ -69,6 +69,17 @@ class QuantizeSettings(Plain):
             raise OptionError(
                 f"percentile={number!r}: a number above 50, up to 100, is needed", fix="99.999 is the default"
             )
+        self._check_unread()
+
+    def _check_unread(self) -> None:
+        """Raises OptionError for an option that was set and counts for nothing beside the others."""
+        calibrated = "method", "percentile", "per_channel", "activations", "reduce_range"
+        unread = dict.fromkeys(calibrated, "weights=None") if self.weights else {"block": "weights='int4' or 'int8'"}
+        if self.method != "percentile":
+            unread.setdefault("percentile", "method='percentile'")
+        for field in fields(self):
+            if field.name in unread and (value := getattr(self, field.name)) != field.default:
+                raise OptionError(f"{field.name}={value!r} counts only with {unread[field.name]}", fix="leave it out")
 
 
 @functools.cache
