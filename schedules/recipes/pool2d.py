@@ -110,7 +110,7 @@ class Pool2d(Recipe[PoolMatch]):
             return args.kernel(lambda *i: _divide(match, layouts.output.logical(i), mean(*i)))
         if computed in NARROW_FLOATS:
             ends = te.compute(shape, _maximum_of_bits(match, args), name="pool")
-            return args.kernel(lambda *i: _float_of_bits(*(end(*i) for end in ends), computed))
+            return args.kernel(lambda *i: _float_of_bits(computed, *(end(*i) for end in ends)))
         if computed == "float32":
             parts = te.compute(shape, _maximum_and_squares(match, args), name="pool")
             return args.kernel(lambda *i: _maximum_or_nan(*(part(*i) for part in parts)))
@@ -200,7 +200,7 @@ def _maximum_of_bits(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
     return value
 
 
-def _float_of_bits(most: Any, least: Any, unsigned: Any, dtype: str) -> Any:
+def _float_of_bits(dtype: str, most: Any, least: Any, unsigned: Any) -> Any:
     """As int16, floats are in order where one of them is not negative, and in the reverse order where all are negative.
     A NaN is beyond the infinity of its sign: the largest int16, or the largest uint16."""
     infinity = 0x7C00 if dtype == "float16" else 0x7F80
