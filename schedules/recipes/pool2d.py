@@ -109,8 +109,11 @@ class Pool2d(Recipe[PoolMatch]):
             mean = te.compute(shape, _average(match, args), name="pool")
             return args.kernel(lambda *i: _divide(match, layouts.output.logical(i), mean(*i)))
         if computed in NARROW_FLOATS:
-            most, least = te.compute(shape, _maximum_of_bits(match, args), name="pool")
-            return args.kernel(lambda *i: _float_of_bits(most(*i), least(*i), computed))
+            ends = te.compute(shape, _maximum_of_bits(match, args), name="pool")
+            return args.kernel(lambda *i: _float_of_bits(computed, *(end(*i) for end in ends)))
+        if computed == "float32":
+            parts = te.compute(shape, _maximum_and_squares(match, args), name="pool")
+            return args.kernel(lambda *i: _maximum_or_nan(*(part(*i) for part in parts)))
         pooled = te.compute(shape, _maximum(match, args), name="pool")
         return args.kernel(lambda *i: pooled(*i))
 
@@ -123,7 +126,8 @@ class Pool2d(Recipe[PoolMatch]):
         parallel_image(sch, n, c, y, config["threads"])
         sch.vectorize(rest[-1])
         sch.compute_at(pool, sch.get_loops(out)[-2], preserve_unit_loops=True)
-        sch.set_scope(pool, 0, "local")
+        for part in range(len(sch.get(pool).writes)):  # two or three at once
+            sch.set_scope(pool, part, "local")
         lanes, ry, rx = sch.get_loops(pool)[-3:]
         sch.reorder(ry, rx, lanes)
         unroll_and_vectorize(sch, [ry, rx], lanes)
@@ -155,34 +159,60 @@ def _tap(match: PoolMatch, index: Sequence[Any], layout: Layout, ry: Any, rx: An
 
 
 def _maximum(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
-    """ONNX says nothing of NaN in a window, and to look for it takes four times as long."""
     (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
     over = COMBINE["max_number"][0]
     return lambda *index: over(data(*_tap(match, index, layout, ry, rx)[0]), axis=[ry, rx])
 
 
-def _maximum_of_bits(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
-    """The largest and the least of a window's floats of 16 bits, taken for int16: twice the lanes of float32, and
-    nothing to widen. :func:`_float_of_bits` makes the maximum of them."""
+def _maximum_and_squares(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
+    """The largest float32 of a window and, beside it, 1 + the sum of the squares: NaN where the window holds NaN, and
+    nowhere else; an addition a tap, where a comparison for NaN in each step of the maximum takes four times as long."""
     (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
 
     def value(*index: Any) -> Any:
-        bits = tirx.reinterpret("int16", data(*_tap(match, index, layout, ry, rx)[0]))
-        return _ENDS((bits, bits), axis=[ry, rx])
+        x = data(*_tap(match, index, layout, ry, rx)[0])
+        return _MAXIMUM_AND_SQUARES((x, x), axis=[ry, rx])
 
     return value
 
 
-def _float_of_bits(most: Any, least: Any, dtype: str) -> Any:
+def _maximum_or_nan(largest: Any, squares: Any) -> Any:
+    return tirx.Select(tirx.isnan(squares), squares, largest)
+
+
+#: From 1, so that no square of a small number makes a subnormal sum.
+_MAXIMUM_AND_SQUARES = te.comm_reducer(
+    lambda a, b: (tirx.max(a[0], b[0]), a[1] + b[1] * b[1]),
+    lambda *dtypes: (tirx.const(-math.inf, dtypes[0]), tirx.const(1.0, dtypes[1])),
+)
+
+
+def _maximum_of_bits(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
+    """Ends of a window's floats of 16 bits, taken for whole numbers: twice the lanes of float32, and nothing to widen.
+    :func:`_float_of_bits` makes the maximum of them."""
+    (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
+
+    def value(*index: Any) -> Any:
+        x = data(*_tap(match, index, layout, ry, rx)[0])
+        bits = tirx.reinterpret("int16", x)
+        return _ENDS((bits, bits, tirx.reinterpret("uint16", x)), axis=[ry, rx])
+
+    return value
+
+
+def _float_of_bits(dtype: str, most: Any, least: Any, unsigned: Any) -> Any:
     """As int16, floats are in order where one of them is not negative, and in the reverse order where all are negative.
-    A NaN is beyond the infinity of its sign."""
-    return tirx.reinterpret(dtype, tirx.Select(most >= tirx.const(0, "int16"), most, least))
+    A NaN is beyond the infinity of its sign: the largest int16, or the largest uint16."""
+    infinity = 0x7C00 if dtype == "float16" else 0x7F80
+    largest = tirx.Select(most >= tirx.const(0, "int16"), most, least)
+    negative = unsigned > tirx.const(infinity + 0x8000, "uint16")
+    return tirx.reinterpret(dtype, tirx.Select(negative, tirx.reinterpret("int16", unsigned), largest))
 
 
-#: The largest and the least, at once.
+#: The largest and the least, and the largest without a sign, at once.
 _ENDS = te.comm_reducer(
-    lambda a, b: (tirx.max(a[0], b[0]), tirx.min(a[1], b[1])),
-    lambda *dtypes: (tirx.min_value(dtypes[0]), tirx.max_value(dtypes[1])),
+    lambda a, b: (tirx.max(a[0], b[0]), tirx.min(a[1], b[1]), tirx.max(a[2], b[2])),
+    lambda *dtypes: (tirx.min_value(dtypes[0]), tirx.max_value(dtypes[1]), tirx.min_value(dtypes[2])),
 )
 
 

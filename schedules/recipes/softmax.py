@@ -92,13 +92,13 @@ class Softmax(Recipe[SoftmaxMatch]):
         total = row_reduction.compute("total", "sum", lead, row, match.lanes, term, end if softmax else None)
         final = te.compute(
             (*lead, 1),
-            lambda *i: tirx.const(1.0, "float32") / total(*i) if softmax else top(*i) + vector_math.log(total(*i)),
+            lambda *i: tirx.const(1.0, "float32") / total(*i) if softmax else vector_math.log(total(*i)),
             name="final",
         )
 
         def value(*i: Any) -> Any:
             last = final(*i[:-1], 0)
-            return exp(*i) * last if softmax else data(*i) - last
+            return exp(*i) * last if softmax else data(*i) - top(*i[:-1], 0) - last
 
         return args.kernel(value)
 

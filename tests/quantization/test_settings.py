@@ -26,6 +26,26 @@ def test_bad_values_are_refused(settings: dict, said: str) -> None:
         QuantizeSettings(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"percentile": 99.9}, "percentile"), ({"percentile": 99.9, "method": "entropy"}, "percentile"),
+        ({"block": 64}, "block"), ({"block": 64, "method": "percentile"}, "block"),
+        *(({"weights": "int4", name: value}, name) for name, value in (
+            ("method", "entropy"), ("percentile", 99.0), ("per_channel", False), ("activations", "int8"),
+            ("reduce_range", True))),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_refused_by_name(settings: dict, option: str) -> None:
+    with pytest.raises(OptionError, match=f"^{option}=.* counts for nothing"):
+        QuantizeSettings(**settings)
+
+
+def test_what_is_read_is_taken() -> None:
+    assert QuantizeSettings(method="percentile", percentile=99.9).percentile == 99.9
+    assert QuantizeSettings(weights="int8", block=64, exclude="fc").block == 64
+
+
 def test_one_name_may_stand_alone() -> None:
     assert QuantizeSettings(exclude="conv1").exclude == ("conv1",)
 

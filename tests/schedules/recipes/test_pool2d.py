@@ -95,6 +95,28 @@ def test_maximum_of_narrow_floats(
     assert np.array_equal(got.astype("float32"), want)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("block", [0, 16])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_nan_anywhere_in_a_window_is_its_maximum(
+    sign: int, block: int, dtype: str, case_machine: Machine, rng: Any
+) -> None:
+    def body(x: Any) -> Any:
+        yield relax.op.nn.max_pool2d(x, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1])
+
+    x = rng.choice([np.copysign(np.nan, sign), np.inf, -np.inf, 3e38, -1e-40, -2.0, 1.5], (1, 17, 13, 11))
+    with np.errstate(over="ignore"):
+        x = np.where(rng.random(x.shape) < 0.2, x, random(rng, *x.shape) - 1).astype(dtype)
+    offered = [Layout.blocked(4, block) if block else Layout.plain(4)]
+    run = run_kernel if dtype == "float32" else run_narrow
+    group = make_group("relax.nn.max_pool2d", [x.shape], body, dtype=dtype)
+    padded = np.pad(x.astype("float32"), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2]
+    want = windows.max((-2, -1))
+    assert np.isnan(want).any() and not np.isnan(want).all()
+    np.testing.assert_array_equal(run(RECIPE, group, [x], case_machine, offered=offered).astype("float32"), want)
+
+
 @pytest.mark.parametrize(
     ("attrs", "reason"),
     [

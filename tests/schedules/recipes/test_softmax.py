@@ -50,6 +50,20 @@ def test_any_axis(op: str, shape: Any, axis: int, case_machine: Machine, rng: np
     assert np.all(np.abs(got - exact) <= (shape[axis] + 8) * 2.0**-22 * np.maximum(np.abs(y), np.abs(exact)))
 
 
+@pytest.mark.parametrize("far", [-6e3, 5e5])
+@pytest.mark.parametrize("length", [16, 37])
+def test_log_softmax_of_rows_far_from_zero(
+    length: int, far: float, case_machine: Machine, rng: np.random.Generator
+) -> None:
+    """The largest element goes first: added to the logarithm of the total, which is small, it would round it away."""
+    x = (random(rng, 5, length) * 4 + far).astype("float32")
+    group = make_group("relax.nn.log_softmax", [x.shape], lambda x: (yield relax.op.nn.log_softmax(x, axis=1)))
+    wide = x.astype("float64") - x.max(1, keepdims=True)
+    exact = wide - np.log(np.exp(wide).sum(1, keepdims=True))
+    got = run_kernel(RECIPE, group, [x], case_machine)
+    assert np.all(np.abs(got - exact) <= (length + 8) * 2.0**-22 * np.maximum(1, np.abs(exact)))
+
+
 @pytest.mark.parametrize("masked", [-np.inf, np.float32(-3.4028235e38), -1e4], ids=["-inf", "lowest", "-1e4"])
 @pytest.mark.parametrize("length", [16, 19])
 def test_masked_elements_as_onnxruntime(

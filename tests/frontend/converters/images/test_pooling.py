@@ -117,6 +117,25 @@ def test_maxima_and_their_indices(window, ceil, dtype, opset):
         np.testing.assert_array_equal(results[name], wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("window", [([9], [3], [2], [1, 1], [1]), ([9, 8], [3, 2], [2, 2], [1, 0, 1, 0], [1, 1]),
+                                    ([9, 9], [2, 3], [1, 2], [1, 2, 1, 2], [2, 2]),
+                                    ([5, 6, 7], [2, 2, 2], [2, 1, 2], [0] * 6, [1, 1, 1])], ids=str)  # fmt: skip
+def test_a_window_that_holds_nan_is_nan_at_its_first(window, dtype):
+    """Wherever in the window, of either sign: numbers before it are not lost. onnxruntime has an answer a kernel."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((1, 3, *window[0]))
+    x = np.where(rng.random(x.shape) < 0.1, rng.choice([np.nan, -np.nan, np.inf, -np.inf], x.shape), x).astype(dtype)
+    largest = pooled(lambda inside, _: np.max([v for v, _ in inside]), x, *window[1:], 0)
+    order = np.where(np.isnan(x), np.inf, np.clip(x, -1e4, 1e4)).astype("float64")  # NaN is larger than infinity
+    first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1], order, *window[1:], 0)
+    assert np.isnan(largest).any() and not np.isnan(largest).all()
+    nodes = [node("MaxPool", ["x"], outputs, **attributes(window, 0)) for outputs in (["y"], ["z", "i"])]
+    results = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype, "i": "int64"}, 12)
+    for name, wanted in (("y", largest), ("z", largest), ("i", first)):
+        np.testing.assert_array_equal(results[name], wanted)
+
+
 def test_indices_are_those_of_what_is_not_rounded():
     """A product in bfloat16 reads the maxima, so that the pool reads rounded numbers; indices are of the others."""
     x = np.random.default_rng(5).standard_normal((1, 4, 8, 8)).astype(np.float32)
@@ -127,7 +146,7 @@ def test_indices_are_those_of_what_is_not_rounded():
     proto = model(nodes, [value("x", x.shape)], outputs, {"w": weight})
     program = tvm_ext.compile(proto, precision="bf16", cache=False, threads=1)
     first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1],
-                   np.where(np.isnan(x), -np.inf, x), [2, 2], [2, 2], [0, 0, 0, 0], [1, 1], 0)  # fmt: skip
+                   np.where(np.isnan(x), np.inf, x), [2, 2], [2, 2], [0, 0, 0, 0], [1, 1], 0)  # fmt: skip
     np.testing.assert_array_equal(program.run({"x": x})["i"], first)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
+from ....ops.scalars import strict_floats
 from ...checks.refusal import Refusal
 from ..base import Attributes, converts, emit, kernel, known, outputs_of, scalar, static_shape, stock, text
 from ..reductions import extreme_of_nothing
@@ -74,7 +75,8 @@ def _count(size: int, after: int, extent: int, stride: int, ceil: bool) -> int:
 
 @converts("MaxPool")
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element of a window."""
+    """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element of a window, or
+    of its first NaN."""
     x, attributes = inputs[0], explicit_pads(inputs[0], attributes)
     largest = stock("MaxPool", inputs, attributes, opset)
     if outputs_of(attributes) == 1:
@@ -94,7 +96,9 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
         def tap(n: Any, c: Any, *at: Any) -> Any:
             inside, place = windows.element(at, taps)
-            hit = data(n, c, *place) == largest(n, c, *at)
+            x = data(n, c, *place)
+            hit = x == largest(n, c, *at)
+            hit = strict_floats.logical_or(hit, tirx.isnan(x)) if strict_floats.is_float(x) else hit
             return te.min(tirx.Select(tirx.all(inside, hit), flat(taps, windows.taps), last), axis=taps)
 
         first = te.compute(out, tap, name="first")
@@ -114,8 +118,8 @@ def _least(dtype: Any) -> Any:
     return tirx.const(extreme_of_nothing(str(dtype), largest=True), str(dtype))
 
 
-#: The largest of several; NaN is passed over, as by the pool itself.
-_maximum = te.comm_reducer(lambda a, b: tirx.Select(b > a, b, a), _least, name="maximum")
+#: The largest of several, or NaN.
+_maximum = te.comm_reducer(lambda a, b: strict_floats.maximum(a, b), _least, name="maximum")
 
 
 def flat(index: Sequence[Any], shape: Sequence[int]) -> Any:
