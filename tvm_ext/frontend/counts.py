@@ -16,11 +16,12 @@ from ..ops import Kind, of
 from ..runtime.interface import Count
 from .checks.inference import types_of_outputs
 from .checks.refusal import Refusal
-from .control_flow.counted import Counted
+from .control_flow.counted import Counted, at_most
 from .control_flow.sequences import describe
 from .control_flow.subgraph import Graph, as_tensor
 from .converters import own_converter
-from .converters.base import operands
+from .converters.base import emit, operands
+from .converters.selection.along import ALONG, mixed_axes, reaches
 from .converters.selection.parts import PARTS, cleared, neutral, reduced_axes
 from .reading.walk import attribute
 from .trace import Trace
@@ -62,15 +63,17 @@ def carry(node: onnx.NodeProto, graph: Graph, convert: Convert) -> bool:
     (name, first), *_ = counted.items()
     if _reduces(node, graph, counted, convert) or _makes_parts(node, graph, counted):
         return True
+    if _works_along(node, graph, counted, convert):
+        return True
     axes = _axes(node, graph, counted)
     if len(axes) < len([output for output in node.output if output]):
         fix = f"cut the model in two by onnx.utils.extract_model: one with {name!r} as an output, one with it as an "
         fix += "input; or let onnxruntime run these nodes: fallback='onnxruntime'"
         raise Refusal(f"its input {name!r} is {describe(first)}: such a node needs to know how much there is", fix=fix)
-    _convert_as(node, graph, counted, {operand: value.tensor for operand, value in counted.items()}, convert)
+    _convert_as(node, graph, counted, {}, convert)
     for output, axis in axes.items():
         tensor = graph.value(output)
-        tensor = relax.BlockBuilder.current().emit(tensor) if isinstance(tensor, relax.Call) else tensor
+        tensor = emit(tensor) if isinstance(tensor, (relax.Call, relax.TupleGetItem)) else tensor
         graph.bind(output, dataclasses.replace(first, tensor=tensor, axis=axis))
     return True
 
@@ -78,13 +81,15 @@ def carry(node: onnx.NodeProto, graph: Graph, convert: Convert) -> bool:
 def _convert_as(
     node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted], tensors: Mapping[str, Any], convert: Convert
 ) -> None:
-    """Convert a node with tensors in the place of what is counted."""
+    """Convert a node with tensors in the place of operands; others that are counted have their largest sizes."""
+    tensors = {**{operand: value.tensor for operand, value in counted.items()}, **tensors}
+    before = {operand: graph.value(operand) for operand in tensors}
     try:
         for operand, tensor in tensors.items():
             graph.bind(operand, tensor)
         convert(node)
     finally:
-        for operand, value in counted.items():
+        for operand, value in before.items():
             graph.bind(operand, value)
 
 
@@ -111,13 +116,23 @@ def _makes_parts(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Count
     return True
 
 
+def _works_along(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted], convert: Convert) -> bool:
+    """Convert a node that works along what is counted, or by indices that are; whether it is one."""
+    reads = [name for name in node.input if name]
+    if node.domain not in ("", "ai.onnx") or node.op_type not in ALONG or len({*reads}) < len(reads):
+        return False
+    return ALONG[node.op_type](
+        node, graph, counted, lambda tensors: _convert_as(node, graph, counted, tensors, convert)
+    )
+
+
 def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> dict[str, int]:
     """Output -> its axis of the size that values decide, as ONNX infers it; nothing of one that has none or two."""
     sizes, reads = {value.size for value in counted.values()}, [name for name in node.input if name]
     picked = counted.get(node.input[0]) if node.op_type in _PICKS else None
     axis = attribute(node, "axis", 0) if node.op_type == "Gather" else None
     behind_the_end = picked is not None and (axis is None or axis % len(shape_of(picked.tensor) or (1,)) == picked.axis)
-    if len(sizes) > 1 or behind_the_end or not _is_elementwise(node):
+    if len(sizes) > 1 or behind_the_end or not _is_elementwise(node, graph, counted):
         return {}
     known = {name: value for name in reads if (value := graph.known(name)) is not None}
     types = types_of_outputs(node, graph.opsets, {name: graph.type_of(name) for name in reads}, known)
@@ -126,12 +141,24 @@ def _axes(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) ->
     return {name: places[0] for name, places in axes.items() if len(places) == 1}
 
 
-def _is_elementwise(node: onnx.NodeProto) -> bool:
-    """Whether each element of what a node makes is of one element of each operand."""
+def _is_elementwise(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> bool:
+    """Whether each element of what a node makes is of one element of each operand along what is counted."""
     row = of(node.op_type)
     over_axes = row.kind is Kind.REDUCTION and row.shape_operands.get(1) == "axes"
     known = node.op_type in _HANDED_ON or over_axes or row.kind is Kind.ELEMENTWISE
-    return node.domain in ("", "ai.onnx") and known
+    return node.domain in ("", "ai.onnx") and (known or _works_across(node, graph, counted))
+
+
+def _works_across(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> bool:
+    """Whether a node works along other axes than those that are counted."""
+    value = counted.get(node.input[0])
+    if value is None:
+        if node.op_type != "GatherElements":
+            return False
+        shape, reach = (shape_of(at_most(graph.value(name))) or () for name in node.input)
+        return reaches(shape, reach, attribute(node, "axis", 0) % len(reach))
+    mixed = mixed_axes(node, graph, len(shape_of(value.tensor) or (1,)))
+    return mixed is not None and value.axis not in mixed
 
 
 def convert_counting(node: onnx.NodeProto, graph: Graph, inputs: Sequence[Any]) -> None:

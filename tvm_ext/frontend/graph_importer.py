@@ -75,6 +75,7 @@ class GraphImporter(ONNXGraphImporter):
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
         self.shared, self.sized = checked.shared, growth is not None
+        self.sizes: dict[relax.Expr, tuple[relax.Expr, str]] = {}
         self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)

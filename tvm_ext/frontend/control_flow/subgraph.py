@@ -35,6 +35,7 @@ class Graph(Protocol):
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
         shared: constants that imports of the model at other sizes take too; None where it is imported once.
+        sizes: of how many elements other than 0 a tensor has: Relax variable -> the count, and the dimension's name.
         sized: whether what it becomes has to be the same at all sizes of a model that is imported at several.
     """
 
@@ -46,6 +47,7 @@ class Graph(Protocol):
     inner: int
     regions: list[OffloadedRegion]
     shared: Shared | None
+    sizes: dict[Any, tuple[Any, str]]
     sized: bool
 
     def most(self, question: str, own: int) -> int:

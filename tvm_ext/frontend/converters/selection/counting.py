@@ -36,7 +36,7 @@ def non_zero(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     shape = static_shape(x, "the input of NonZero") or (1,)
     mask = x if dtype_of(x) == "bool" else emit(relax.op.not_equal(x, scalar(0, x)))
     places, count = _places(emit(relax.op.reshape(mask, shape)), shape)
-    return _counted(attributes, count, (places, 1))
+    return _counted(attributes, count, (places, 1), decided_by=inputs[0])
 
 
 @converts("Compress")
@@ -57,7 +57,9 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
     if not most:
         return [taken(x, constant(np.zeros(0, np.int64)), axis)]
     places, count = _places(emit(relax.op.strided_slice(condition, [0], [0], [most])), (most,))
-    return _counted(attributes, count, (taken(x, emit(relax.op.reshape(places, (most,))), axis), axis))
+    decided_by = condition if most == lengths[0] else None
+    rows = taken(x, emit(relax.op.reshape(places, (most,))), axis)
+    return _counted(attributes, count, (rows, axis), decided_by=decided_by)
 
 
 @converts("Unique")
@@ -93,12 +95,18 @@ def non_max_suppression(inputs: Any, attributes: Attributes, opset: int) -> list
 
 
 # ------------------------------------------------------------ what they share
-def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int]) -> list[Any]:
-    """Outputs of a node, of which there is as much along an axis each as one count says; tensors where it is none."""
+def _counted(attributes: Attributes, count: Any, *tensors: tuple[Any, int], decided_by: Any = None) -> list[Any]:
+    """Outputs of a node, of which there is as much along an axis each as one count says; tensors where it is none.
+
+    Args:
+        decided_by: the tensor of which this counts elements other than 0: all that do have one size.
+    """
     if not any(static_shape(tensor, "what is counted")[axis] for tensor, axis in tensors):
         return [tensor for tensor, _ in tensors]
     graph = graph_of(attributes)
     size = graph.names.fresh(f"{next(filter(None, graph.node.output))}_count")
+    if decided_by is not None:
+        count, size = graph.sizes.setdefault(decided_by, (count, size))
     maker = f"node {graph.label!r} ({graph.node.op_type})"
     return [Counted(tensor, axis, count, size, maker) for tensor, axis in tensors]
 

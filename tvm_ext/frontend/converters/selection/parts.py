@@ -112,7 +112,7 @@ def _concat(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) 
     for count in counts[1:]:
         total = emit(total + count)
     if 0 in whole:
-        return _part(graph, node, first, constant(np.zeros(whole), dtype_of(parts[0])), axis, total)
+        return part(graph, node, first, constant(np.zeros(whole), dtype_of(parts[0])), axis, total)
 
     def compute(*operands: te.Tensor) -> te.Tensor:
         tensors, numbers = operands[: len(parts)], operands[len(parts) :]
@@ -131,7 +131,7 @@ def _concat(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) 
 
         return te.compute(whole, element, name="out")
 
-    return _part(graph, node, first, kernel(compute, *parts, *counts, name="join"), axis, total)
+    return part(graph, node, first, kernel(compute, *parts, *counts, name="join"), axis, total)
 
 
 def _slice(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -> Counted | None:
@@ -151,7 +151,7 @@ def _slice(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted]) -
     places = constant(np.arange(bound) * step)
     if bound:
         places = emit(relax.op.clip(emit(places + begin), 0, most - 1))
-    return _part(graph, node, value, taken(value.tensor, places, value.axis), value.axis, length)
+    return part(graph, node, value, taken(value.tensor, places, value.axis), value.axis, length)
 
 
 def _bounds(node: onnx.NodeProto, graph: Graph) -> tuple[list[int], ...] | None:
@@ -187,8 +187,8 @@ def _reshape(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted])
     whole = [shape[value.axis] * factor if d == -1 else d for d in new]
     count = value.count if factor == 1 else emit(_int64(value.count) * constant([factor]))
     if math.prod(shape[: value.axis]) == 1 and math.prod(whole[:to]) == 1:  # what there is comes first in memory
-        return _part(graph, node, value, relax.op.reshape(value.tensor, whole), to, count)
-    return _part(graph, node, value, _moved(value, shape, whole, to, factor), to, count)
+        return part(graph, node, value, relax.op.reshape(value.tensor, whole), to, count)
+    return part(graph, node, value, _moved(value, shape, whole, to, factor), to, count)
 
 
 def _new_shape(node: onnx.NodeProto, graph: Graph, value: Counted) -> list[int] | None:
@@ -234,7 +234,7 @@ def _moved(value: Counted, shape: Sequence[int], whole: Sequence[int], to: int, 
     return kernel(compute, value.tensor, _int64(value.count), name="reshape_part")
 
 
-def _part(graph: Graph, node: onnx.NodeProto, value: Counted, tensor: Any, axis: int, count: Any) -> Counted:
+def part(graph: Graph, node: onnx.NodeProto, value: Counted, tensor: Any, axis: int, count: Any) -> Counted:
     """What a node makes of a counted tensor; of another size if it has another count."""
     bound = emit(tensor) if isinstance(tensor, relax.Call) else tensor
     size = value.size if count is value.count else graph.names.fresh(f"{node.output[0]}_count")
