@@ -230,17 +230,17 @@ def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int
         return 0
     free = hardware.scratchpad_bytes // 2 - sum(slot_bytes(problem, hardware, (m, 0, n)).values())
     each = sum(problem.operand_elements(m, grain, n)) * hardware.itemsize
-    low = min(problem.k // grain, _LARGEST_TILE // grain, free // each) * grain
+    low = min(-(-problem.k // grain), _LARGEST_TILE // grain, free // each) * grain
     while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
         low -= grain
     equal, step = -(-problem.k // -(-problem.k // low)), _depth_step(problem, hardware)
-    return min(low, -(-equal // step) * step)
+    return min(problem.k, low, -(-equal // step) * step)
 
 
 def _depth_step(problem: GemmProblem, hardware: Accelerator) -> int:
     """Of k: what the rows of the array take at once, in whole channels where it goes by rows."""
-    filter_rows = 1 if problem.image is None else problem.image.kernel[0]
-    return problem.grain[1] * max(1, hardware.rows // filter_rows)
+    rows_of_grain = problem.depth(problem.grain[1]) if problem.image is None else problem.image.kernel[0]
+    return problem.grain[1] * max(1, hardware.rows // rows_of_grain)
 
 
 def loop_extents(problem: GemmProblem, tile: tuple[int, int, int]) -> dict[str, int]:
@@ -371,7 +371,7 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
         return -(-m * k * n // hardware.vector_lanes)
     if problem.image is not None:
         return row_block(problem.image.shape(m, k, n), hardware).cycles
-    return block_of(hardware, dataflow, m, k, n).cycles
+    return block_of(hardware, dataflow, m, problem.depth(k), n).cycles
 
 
 def _compute_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
