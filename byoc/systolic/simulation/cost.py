@@ -84,8 +84,9 @@ class CostModel:
         if isinstance(instruction, LoadConstant):
             return (self._program.constants[instruction.constant].itemsize,) * 2
         dtype = self._program.tensors[instruction.tensor].dtype
-        operand = "epilogue" if isinstance(instruction, Store) else instruction.operand
-        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, operand)
+        if isinstance(instruction, Store):  # words are narrowed behind the memory
+            return ITEMSIZE[dtype], self._hardware.accumulator_itemsize
+        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, instruction.operand)
 
 
 def _no_cost(hardware: Accelerator) -> Cost:
@@ -122,6 +123,14 @@ def gemm_cost(
             ("accumulator", "output", c * (2 * c_writes - 1 + accumulate)),
         ),
     )
+
+
+def gemm_energy(hardware: Accelerator, dataflow: str, sizes: tuple[int, int, int], is_sparse: bool) -> float:
+    """Picojoules that both memories take for a GEMM that is added to sums."""
+    table = hardware.energy
+    prices = {"scratchpad": table.scratchpad_byte, "accumulator": table.accumulator_byte}
+    traffic = gemm_cost(hardware, dataflow, 1, *sizes, is_sparse).traffic
+    return sum(prices[memory] * nbytes for memory, _, nbytes in traffic)
 
 
 def conv_cost(hardware: Accelerator, conv: Conv) -> Cost:

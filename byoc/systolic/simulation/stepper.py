@@ -15,6 +15,7 @@ import numpy as np
 from ....core.errors import InputError, OptionError
 from ..code.sparse import BLOCK, KEPT, kept_depth
 from ..config import ACCUMULATOR_DTYPES, Dataflow
+from .array_edges import Product
 from .cycles import are_sizes, fold_count
 from .output_array import OutputRun
 from .row_array import RowRun
@@ -46,11 +47,12 @@ def step_gemm(
     result = _accumulator(a, b, (a.shape[0], b.shape[1]), acc)
     if not are_sizes(rows, cols):
         raise OptionError(f"an array of {rows!r} x {cols!r} PEs: 1 x 1 or more is needed")
-    dataflow, product = Dataflow.systolic(dataflow), np.multiply
+    dataflow = Dataflow.systolic(dataflow)
+    product: Product = np.multiply if places is None else _selected
     if places is None:
         a, b = a.astype(result.dtype), b.astype(result.dtype)
     else:
-        (a, b), product = _sparse_registers(a, b, places), _selected
+        a, b = _sparse_registers(a, b, places)
     run: StationaryRun | OutputRun
     if dataflow is Dataflow.WS:
         run = StationaryRun(b, a, result, rows, cols, overlapped, product)

@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tvm_ext
+from tests import onnx_graphs as graphs
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.byoc.systolic.code.assembler import assemble, disassemble
 from tvm_ext.byoc.systolic.code.codegen import lower
 from tvm_ext.byoc.systolic.code.isa import Gemm, LoadConstant, SparseGemm
@@ -165,6 +169,42 @@ def test_results_that_stay_and_two_layers() -> None:
     between = np.clip(exact(x, first), -128, 127).astype(np.int8)
     for backend in ("numpy", "stepper"):
         np.testing.assert_array_equal(run(program, {"x": x}, backend)["y"], exact(between, second))
+
+
+def test_a_compiled_model(tmp_path: Path) -> None:
+    """QDQ convolutions, of which one is of 2:4: onnxruntime's numbers, those of the dense chip, and an artifact's."""
+    rng = np.random.default_rng(2)
+    sparse = pruned(rng, (4 * 3 * 3, 24)).T.reshape(24, 4, 3, 3)
+    weights = {"wa": sparse, "wb": random_int8(rng, (5, 24, 1, 1)), "s": np.float32(1 / 32), "z": np.uint8(120)}
+    weights |= {"zw": np.int8(0)}
+    nodes = [graphs.node("QuantizeLinear", "x s z", "xq"), graphs.node("DequantizeLinear", "xq s z", "h")]
+    for name, x, attributes in (("a", "h", {"pads": [1, 1, 1, 1]}), ("b", "a", {})):
+        nodes += [
+            graphs.node("DequantizeLinear", f"w{name} s zw", f"w{name}_d"),
+            graphs.node("Conv", f"{x} w{name}_d", f"{name}_r", f"conv_{name}", **attributes),
+            graphs.node("QuantizeLinear", f"{name}_r s z", f"{name}_q"),
+            graphs.node("DequantizeLinear", f"{name}_q s z", name),
+        ]
+    proto = graphs.model(nodes, [graphs.value("x", [2, 4, 9, 7])], [graphs.value("b", [2, 5, 9, 7])], weights)
+    options: dict[str, Any] = {"when": "always", "dtype": "int8"}
+    chips = [
+        tvm_ext.compile(proto, offload="systolic", cache=False, offload_options={**options, "sparsity": each})
+        for each in ("dense", "2:4")
+    ]
+    x = rng.standard_normal((2, 4, 9, 7), np.float32)
+    (wanted,) = onnxruntime_outputs(proto, {"x": x}, optimized=False).values()
+    chips[1].export(tmp_path / "model.tvmx")
+    for compiled in (*chips, tvm_ext.load(tmp_path / "model.tvmx")):
+        np.testing.assert_array_equal(compiled.run({"x": x})["b"], wanted)
+    reports = [compiled.offload_report() for compiled in chips]
+    layers = [[layer for region in report.regions for layer in region.facts["layers"]] for report in reports]
+    told = {layer["name"]: layer["weights"] for layer in layers[1] if "weights" in layer}
+    assert sorted(text.partition(":")[0] for text in told.values()) == ["2", "dense"]
+    table = reports[1].layer_table()
+    assert [row[-1].content for row in table.rows] == [layer.get("weights", "") for layer in layers[1]]
+    assert len(reports[0].layer_table().rows[0]) == len(table.rows[0]) - 1
+    assert sum(region.program_bytes for region in reports[1].regions) < sum(r.program_bytes for r in reports[0].regions)
+    assert sum(layer["cycles"] for layer in layers[1]) < sum(layer["cycles"] for layer in layers[0])
 
 
 def test_text_and_bytes() -> None:
