@@ -13,10 +13,12 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+import numpy as np
+import onnx
 from tests.byoc.systolic.cases import table_rows
 from tvm_ext.byoc.systolic import Accelerator, Timing, simulate, sweep
 from tvm_ext.byoc.systolic.code.problem import GemmProblem
-from tvm_ext.byoc.systolic.config import SystolicOptions
+from tvm_ext.byoc.systolic.config import SPARSITIES, SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import plan_of
 from tvm_ext.byoc.systolic.simulation.partition import partition
 from tvm_ext.driver.regions import regions_of
@@ -24,7 +26,7 @@ from tvm_ext.driver.regions import regions_of
 from benchmarks.common.results import ALL_RESULTS, write_text
 from benchmarks.common.rows import table
 from benchmarks.offloading.layers import LAYERS
-from benchmarks.offloading.mapping import measure, program_of
+from benchmarks.offloading.mapping import LEVELS, measure, program_of
 from benchmarks.offloading.models import REPORTED
 from benchmarks.offloading.scalesim_multicore import PARTITIONS
 from benchmarks.offloading.speed import MEMORIES
@@ -101,6 +103,13 @@ memories of PEs and what is brought to them.
 
 {flows}
 
+## Weights of 2:4
+
+ResNet-18 with the two largest of each four weights along the depth, int8 (QDQ), 16x16 PEs, without
+a plan; sparsity "dense" and "2:4". Layers are those that go compressed.
+
+{sparse}
+
 ## Results that stay on the chip
 
 All layers of a model as one region, int8 (QDQ), 16x16 PEs, 16 bytes a cycle; with `fusion=False`
@@ -119,6 +128,7 @@ def main() -> int:
         distance=table(distance(layers)),
         far=table(far(layers)),
         flows=table(flows()),
+        sparse=table(sparse()),
         plans=table(plans()),
         problems=len(ratios),
         equal=sum(ratio == 1 for ratio in ratios),
@@ -231,6 +241,36 @@ def flows() -> list[tuple[str, ...]]:
             cells = f"{point.cycles:,}", f"{point.utilization:.1%}", f"{point.dram_bytes / 1e6:.2f}"
             rows.append((name, flow or "best", *cells, *(f"{pj / 1e6:.0f}" for pj in levels)))
     return rows
+
+
+def sparse() -> list[tuple[str, ...]]:
+    """Rows of the table of pruned weights."""
+    rows = [("DMA bytes a cycle", "sparsity", "layers", "cycles", "DRAM MB", "memories uJ")]
+    model = REPORTED[MODELS[0]][0]()
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype == np.int8 and values.ndim > 1:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(_pruned(values), tensor.name))
+    regions = regions_of(model, offload_options={"dtype": "int8"})
+    for dma in (16, 64):
+        for sparsity in SPARSITIES:
+            setting = {"dtype": "int8", "sparsity": sparsity, "dma_bytes_per_cycle": dma}
+            (point,) = sweep(regions, [setting])
+            layers = sum(row.facts.get("weights") == "2:4" for row in point.layers)
+            energy = sum(point.energy[level] for level in LEVELS) / 1e6
+            moved = f"{point.dram_bytes / 1e6:.2f}", f"{energy:.0f}"
+            counts = f"{layers} of {len(point.layers)}", f"{point.cycles:,}"
+            rows.append((str(dma), sparsity, *counts, *moved))
+    return rows
+
+
+def _pruned(weights: np.ndarray) -> np.ndarray:
+    """Weights [filters, ...] with 0 for the two smallest of each four of a filter."""
+    flat = weights.reshape(len(weights), -1)
+    padded = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4))).reshape(len(flat), -1, 4)
+    smallest = np.argsort(np.abs(padded.astype(int)), axis=2)[:, :, :2]
+    np.put_along_axis(padded, smallest, 0, axis=2)
+    return padded.reshape(len(flat), -1)[:, : flat.shape[1]].reshape(weights.shape)
 
 
 def plans() -> list[tuple[str, ...]]:

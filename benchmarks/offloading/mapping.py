@@ -8,7 +8,7 @@ from tvm_ext.byoc.systolic import Accelerator, GemmLayer, Matrix, Program, Tenso
 from tvm_ext.byoc.systolic.code.problem import GemmProblem
 
 #: Levels whose energy a mapping decides; that of multiply-adds is the same for all.
-MEMORIES = ("dram", "scratchpad", "accumulator")
+LEVELS = ("dram", "scratchpad", "accumulator")
 
 
 def measure() -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def measure() -> list[dict[str, Any]]:
             "layer": bound["layer"], "sizes": [problem.batch, problem.m, problem.k, problem.n],
             "scratchpad": hardware.scratchpad_bytes, "accumulator": hardware.accumulator_bytes,
             "bytes": timing.totals.bytes_at("dram"), "bound": int(bound["dram_bytes"]),
-            "picojoules": sum(timing.totals.energy[level] for level in MEMORIES),
+            "picojoules": sum(timing.totals.energy[level] for level in LEVELS),
             "least": int(least["picojoules"]), "least_dataflow": least["dataflow"],
             "cycles": timing.cycles, "macs_alone": problem.macs // hardware.macs_per_cycle,
             "tiling": f"{facts['dataflow']} {tile} {facts['order']}{stays}",
