@@ -1,13 +1,17 @@
-"""Fewest bytes of DRAM for each layer of :mod:`.layers`, by accelforge's mapper, which is optimal:
+"""The best mappings of each layer of :mod:`.layers`, by accelforge's mapper, which is optimal:
 
     python3.12 -m venv bounds && bounds/bin/pip install accelforge==1.0.467
-    bounds/bin/python benchmarks/offloading/accelforge_bounds.py \\
-        tests/byoc/systolic/data/accelforge_1_0_467_dram.csv
+    data=tests/byoc/systolic/data/accelforge_1_0_467
+    bounds/bin/python benchmarks/offloading/accelforge_bounds.py dram ${data}_dram.csv
+    bounds/bin/python benchmarks/offloading/accelforge_bounds.py energy ${data}_energy.csv
 
 Its memories are those of the array: operands go through the scratchpad and sums through the
 accumulator, in any order of loops and any sizes of tiles, those that divide nothing included. It
 has the whole of each memory, where the array loads the next tile behind the work on the last one.
-Sums are not spilled: they have 32 bits, results 8. Only bytes of DRAM cost.
+Sums are not spilled: they have 32 bits, results 8. "dram" is for the fewest bytes of DRAM, of any
+array; "energy" for the least that the memories take by the accelerator's own figures: PEs in rows
+and columns, with a register for the operand that stays, which costs nothing, as for us. Cycles
+are not looked at.
 """
 
 import csv
@@ -19,19 +23,19 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from tvm_ext.byoc.systolic import Accelerator
+
 from benchmarks.offloading.layers import BUFFERS, LAYERS
 
-COLUMNS = (
-    "layer",
-    "batch",
-    "m",
-    "k",
-    "n",
-    "scratchpad_bytes",
-    "accumulator_bytes",
-    "dram_bytes",
-    "mapping",
-)
+COLUMNS = ("layer", "batch", "m", "k", "n", "scratchpad_bytes", "accumulator_bytes")
+#: What is minimized -> further columns.
+MORE = {"dram": ("dram_bytes", "mapping"), "energy": ("dataflow", "picojoules", "mapping")}
+#: Dataflow -> operand that stays in a PE; those that rows and columns of PEs share.
+FLOWS = {
+    "ws": ("weight", "output", "input"),
+    "os": ("output", "weight", "input"),
+    "is": ("input", "output", "weight"),
+}
 _MEMORY = """
   - !Memory
     name: {name}
@@ -42,6 +46,12 @@ _MEMORY = """
     actions:
     - {{name: read, energy: {energy}, throughput: inf}}
     - {{name: write, energy: {energy}, throughput: inf}}"""
+_ARRAY = """
+  - !Container
+    name: Array
+    spatial:
+    - {{name: rows, fanout: {rows}, may_reuse: {along}, reuse: {along}}}
+    - {{name: cols, fanout: {cols}, may_reuse: {across}, reuse: {across}}}"""
 _REST = """
   - !Compute
     name: PE
@@ -63,22 +73,48 @@ workload:
 
 
 def main() -> int:
-    """Writes the table to the path that is given."""
-    rows = [
-        (name, *sizes, scratchpad, accumulator, *bound(sizes, scratchpad, accumulator))
-        for name, sizes in LAYERS.items()
-        for scratchpad, accumulator in BUFFERS
-    ]
-    with pathlib.Path(sys.argv[1]).open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    """Writes the table of what is minimized to the path that is given."""
+    importlib.import_module("accelforge").set_n_parallel_jobs(1)
+    _keep_registers_innermost()
+    best = {"dram": fewest_bytes, "energy": least_energy}[sys.argv[1]]
+    with pathlib.Path(sys.argv[2]).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COLUMNS, *MORE[sys.argv[1]]])
+        for name, sizes in LAYERS.items():
+            for memories in BUFFERS:
+                hardware = Accelerator(scratchpad_bytes=memories[0], accumulator_bytes=memories[1])
+                writer.writerow((name, *sizes, *memories, *best(sizes, hardware)))
+                file.flush()
     return 0
 
 
-def bound(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -> tuple[int, str]:
-    """(bytes, mapping) of the best, of those whose tiles divide the sizes and of the others."""
+def fewest_bytes(sizes: tuple[int, int, int, int], hardware: Accelerator) -> tuple[int, str]:
+    """Bytes of DRAM of the mapping that moves the fewest, and that mapping."""
+    bits, mapping = _best(sizes, hardware, {"DRAM": 1.0})
+    return round(bits) // 8, mapping
+
+
+def least_energy(sizes: tuple[int, int, int, int], hardware: Accelerator) -> tuple[str, int, str]:
+    """Dataflow, picojoules of memories, and mapping of that which takes the least."""
+    table = hardware.energy
+    sums = table.accumulator_byte * hardware.accumulator_itemsize  # of a value, which has 8 bits
+    prices = {"DRAM": table.dram_byte, "Scratchpad": table.scratchpad_byte, "Accumulator": sums}
+    bits = {name: price / 8 for name, price in prices.items()}
+    mappings = ((flow, *_best(sizes, hardware, bits, flow)) for flow in FLOWS)
+    flow, picojoules, mapping = min(mappings, key=lambda row: row[1])
+    return flow, round(picojoules), mapping
+
+
+def _best(
+    sizes: tuple[int, int, int, int],
+    hardware: Accelerator,
+    prices: dict[str, float],
+    flow: str = "",
+) -> tuple[float, str]:
+    """Cost and mapping of the best, of those whose tiles divide the sizes and of the others."""
     mappings = []
     for imperfect in (False, True):
-        spec = _spec(sizes, 8 * scratchpad, 8 * accumulator // 4)
+        spec = _spec(sizes, hardware, prices, flow)
         spec.mapper.explore_imperfect_temporal_loops = imperfect
         spec.mapper.force_memory_hierarchy_order = False
         main = importlib.import_module("accelforge.mapper.FFM.main")
@@ -86,21 +122,41 @@ def bound(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -
             spec, print_progress=False, eval_in_detail=False
         ).data.iloc[0]
         nodes = best["Total<SEP>mapping"]().nodes
-        mappings.append((int(best["Total<SEP>energy"]) // 8, _text(nodes)))
+        mappings.append((float(best["Total<SEP>energy"]), _text(nodes)))
     return min(mappings)
 
 
-def _spec(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -> Any:
-    """The array and one GEMM, of which a bit that is moved from or to DRAM costs 1."""
-    memories = (
-        ("DRAM", "inf", "keep: All, may_keep: All", 1),
-        ("Scratchpad", scratchpad, "keep: input | weight", 0),
-        ("Accumulator", accumulator, "keep: output, no_refetch_from_above: output", 0),
-    )
-    text = "arch:\n  nodes:" + "".join(
-        _MEMORY.format(name=name, size=size, tensors=tensors, energy=energy)
-        for name, size, tensors, energy in memories
-    )
+def _keep_registers_innermost() -> None:
+    """No mapping in which a register, of which there is one a PE, is above a memory of all PEs:
+    with memories in any order the mapper would try them, and stop at the first."""
+    place = "accelforge.mapper.FFM._make_pmappings.make_pmapping_templates.make_storage_order"
+    module = importlib.import_module(place)
+    accepted = module.valid_tensor_holder_order
+
+    def check(mapping: Any, *others: Any) -> tuple[bool, str]:
+        below = [*mapping, *others[-1]]
+        if "Register" in [node.component for node in mapping if node is not below[-1]]:
+            return False, "a register above a memory of all PEs"
+        return accepted(mapping, *others)  # type: ignore[no-any-return]
+
+    module.valid_tensor_holder_order = check
+
+
+def _spec(
+    sizes: tuple[int, int, int, int], hardware: Accelerator, prices: dict[str, float], flow: str
+) -> Any:
+    """The array and one GEMM; a bit that is moved at a memory costs what `prices` has of it."""
+    sums = hardware.accumulator_bytes // hardware.accumulator_itemsize
+    memories = [
+        ("DRAM", "inf", "keep: All, may_keep: All"),
+        ("Scratchpad", 8 * hardware.scratchpad_bytes, "keep: input | weight"),
+        ("Accumulator", 8 * sums, "keep: output, no_refetch_from_above: output"),
+    ]
+    text = "arch:\n  nodes:" + "".join(_memory(*each, prices) for each in memories)
+    if flow:
+        stays, along, across = FLOWS[flow]
+        text += _ARRAY.format(rows=hardware.rows, cols=hardware.cols, along=along, across=across)
+        text += _memory("Register", 8, f"keep: {stays}", prices)
     text += _REST.format(**dict(zip(("batch", "m", "k", "n"), sizes, strict=True)))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "array.yaml")
@@ -108,11 +164,16 @@ def _spec(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -
         return importlib.import_module("accelforge").Spec.from_yaml(str(path))
 
 
+def _memory(name: str, size: int | str, tensors: str, prices: dict[str, float]) -> str:
+    return _MEMORY.format(name=name, size=size, tensors=tensors, energy=prices.get(name, 0))
+
+
 def _text(nodes: list[Any]) -> str:
     """Loops with the sizes of their tiles, and what is kept where below them."""
     texts = {
         "Storage": lambda node: f"[{node.component}: {' '.join(node.tensors)}]",
         "Temporal": lambda node: f"for {node.rank_variable} by {node.tile_shape}",
+        "Spatial": lambda node: f"{node.name}: {node.rank_variable} by {node.tile_shape}",
     }
     named = ((type(node).__name__, node) for node in nodes)
     return " ".join(texts[kind](node) for kind, node in named if kind in texts)

@@ -12,10 +12,12 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+import numpy as np
+import onnx
 from tests.byoc.systolic.cases import table_rows
 from tvm_ext.byoc.systolic import Accelerator, Timing, simulate, sweep
 from tvm_ext.byoc.systolic.code.problem import GemmProblem
-from tvm_ext.byoc.systolic.config import SystolicOptions
+from tvm_ext.byoc.systolic.config import SPARSITIES, SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import plan_of
 from tvm_ext.byoc.systolic.simulation.partition import partition
 from tvm_ext.driver.regions import regions_of
@@ -23,7 +25,7 @@ from tvm_ext.driver.regions import regions_of
 from benchmarks.common.results import ALL_RESULTS, write_text
 from benchmarks.common.rows import table
 from benchmarks.offloading.layers import LAYERS
-from benchmarks.offloading.mapping import program_of
+from benchmarks.offloading.mapping import LEVELS, measure, program_of
 from benchmarks.offloading.models import REPORTED
 from benchmarks.offloading.scalesim_multicore import PARTITIONS
 from benchmarks.offloading.speed import MEMORIES
@@ -74,6 +76,23 @@ all layers together.
 
 {energy}
 
+## Distance from the best mappings
+
+The same layers with three sizes of buffers, over the optima that accelforge 1.0.467 finds with the
+same memories and figures (Horowitz): fewest bytes of DRAM, and least energy of DRAM, scratchpad and
+accumulators together, on 16x16 PEs in the best of three dataflows. Its optima have the whole of
+each memory and look at no cycles; programs have two buffers for each operand and take at most 2 %
+more cycles than the fastest. Ratios; geometric means, and the largest.
+
+{distance}
+
+Above 1.10 in energy:
+
+{far}
+
+The mapper's sums stay in the PEs in each of these. Of C's rows 196 and 49 are no multiple of 16:
+PEs idle then, which costs cycles. The others have the smallest buffers, of which a tile has half.
+
 ## Dataflows
 
 All layers of a model as one region, int8 (QDQ), 16x16 PEs, without a plan; "best" is of the first
@@ -82,6 +101,13 @@ Horowitz's figures: of all but DRAM, and of these what scratchpad and accumulato
 memories of PEs and what is brought to them.
 
 {flows}
+
+## Weights of 2:4
+
+ResNet-18 with the two largest of each four weights along the depth, int8 (QDQ), 16x16 PEs, without
+a plan; sparsity "dense" and "2:4". Layers are those that go compressed.
+
+{sparse}
 
 ## Results that stay on the chip
 
@@ -94,11 +120,14 @@ and with the plan, by the timing view. Edges are results that other layers read.
 
 def main() -> int:
     """Time all, and write the page."""
-    ratios = cuts()
+    ratios, layers = cuts(), measure()
     text = _PAGE.format(
         arrays=table(arrays()),
         energy=table(energies()),
+        distance=table(distance(layers)),
+        far=table(far(layers)),
         flows=table(flows()),
+        sparse=table(sparse()),
         plans=table(plans()),
         problems=len(ratios),
         equal=sum(ratio == 1 for ratio in ratios),
@@ -151,6 +180,48 @@ def energies() -> list[tuple[str, ...]]:
     return [("level", *head), *levels]
 
 
+def distance(layers: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A row a size of buffers, and one of all."""
+    rows = [
+        ("scratchpad, accumulator KiB", "layers", "bytes of DRAM", "largest", "energy", "largest")
+    ]
+    sizes = {(row["scratchpad"], row["accumulator"]) for row in layers}
+    for size in (*sorted(sizes), None):
+        some = [row for row in layers if size in (None, (row["scratchpad"], row["accumulator"]))]
+        moved = [row["bytes"] / row["bound"] for row in some]
+        energy = [row["picojoules"] / row["least"] for row in some]
+        cells = (
+            f"{of(ratios):.3f}"
+            for ratios in (moved, energy)
+            for of in (statistics.geometric_mean, max)
+        )
+        name = f"{size[0] >> 10}, {size[1] >> 10}" if size else "all"
+        rows.append((name, str(len(some)), *cells))
+    return rows
+
+
+def far(layers: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A row a layer whose memories take more than 1.10 of the least."""
+    rows = [
+        (
+            "layer",
+            "batch x m x k x n",
+            "scratchpad KiB",
+            "energy",
+            "bytes of DRAM",
+            "tiling",
+            "best",
+        )
+    ]
+    for row in layers:
+        if row["picojoules"] > 1.1 * row["least"]:
+            ratios = row["picojoules"] / row["least"], row["bytes"] / row["bound"]
+            sizes = "x".join(map(str, row["sizes"])), str(row["scratchpad"] >> 10)
+            cells = (f"{ratio:.2f}" for ratio in ratios)
+            rows.append((row["layer"], *sizes, *cells, row["tiling"], row["least_dataflow"]))
+    return rows
+
+
 def flows() -> list[tuple[str, ...]]:
     """Rows of the table of dataflows."""
     head = "model", "dataflow", "cycles", "utilization", "DRAM MB", "on chip uJ"
@@ -169,6 +240,36 @@ def flows() -> list[tuple[str, ...]]:
             cells = f"{point.cycles:,}", f"{point.utilization:.1%}", f"{point.dram_bytes / 1e6:.2f}"
             rows.append((name, flow or "best", *cells, *(f"{pj / 1e6:.0f}" for pj in levels)))
     return rows
+
+
+def sparse() -> list[tuple[str, ...]]:
+    """Rows of the table of pruned weights."""
+    rows = [("DMA bytes a cycle", "sparsity", "layers", "cycles", "DRAM MB", "memories uJ")]
+    model = REPORTED[MODELS[0]][0]()
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype == np.int8 and values.ndim > 1:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(_pruned(values), tensor.name))
+    regions = regions_of(model, offload_options={"dtype": "int8"})
+    for dma in (16, 64):
+        for sparsity in SPARSITIES:
+            setting = {"dtype": "int8", "sparsity": sparsity, "dma_bytes_per_cycle": dma}
+            (point,) = sweep(regions, [setting])
+            layers = sum(row.facts.get("weights") == "2:4" for row in point.layers)
+            energy = sum(point.energy[level] for level in LEVELS) / 1e6
+            moved = f"{point.dram_bytes / 1e6:.2f}", f"{energy:.0f}"
+            counts = f"{layers} of {len(point.layers)}", f"{point.cycles:,}"
+            rows.append((str(dma), sparsity, *counts, *moved))
+    return rows
+
+
+def _pruned(weights: np.ndarray) -> np.ndarray:
+    """Weights [filters, ...] with 0 for the two smallest of each four of a filter."""
+    flat = weights.reshape(len(weights), -1)
+    padded = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 4))).reshape(len(flat), -1, 4)
+    smallest = np.argsort(np.abs(padded.astype(int)), axis=2)[:, :, :2]
+    np.put_along_axis(padded, smallest, 0, axis=2)
+    return padded.reshape(len(flat), -1)[:, : flat.shape[1]].reshape(weights.shape)
 
 
 def plans() -> list[tuple[str, ...]]:

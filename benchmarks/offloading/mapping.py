@@ -1,17 +1,21 @@
-"""Programs of layers against the best mappings: bytes of DRAM, and cycles."""
+"""Programs of layers against the best mappings: bytes of DRAM, energy of memories, and cycles."""
 
 from typing import Any
 
 import numpy as np
-from tests.byoc.systolic.cases import bounded_problem, mapping_bounds
+from tests.byoc.systolic.cases import bounded_problem, energy_bounds, mapping_bounds
 from tvm_ext.byoc.systolic import Accelerator, GemmLayer, Matrix, Program, Tensor, lower, simulate
 from tvm_ext.byoc.systolic.code.problem import GemmProblem
 
+#: Levels whose energy a mapping decides; that of multiply-adds is the same for all.
+LEVELS = ("dram", "scratchpad", "accumulator")
+
 
 def measure() -> list[dict[str, Any]]:
-    """A row a layer and size of buffers: bytes that its program moves, and the fewest."""
+    """A row a layer and size of buffers: bytes that its program moves, and the fewest; picojoules
+    that the memories take, and the least."""
     rows = []
-    for bound in mapping_bounds():
+    for bound, least in zip(mapping_bounds(), energy_bounds(), strict=True):
         problem, hardware = bounded_problem(bound)
         timing = simulate(program_of(bound["layer"], problem, hardware))
         facts = timing.program.layers[0].facts
@@ -21,6 +25,8 @@ def measure() -> list[dict[str, Any]]:
             "layer": bound["layer"], "sizes": [problem.batch, problem.m, problem.k, problem.n],
             "scratchpad": hardware.scratchpad_bytes, "accumulator": hardware.accumulator_bytes,
             "bytes": timing.totals.bytes_at("dram"), "bound": int(bound["dram_bytes"]),
+            "picojoules": sum(timing.totals.energy[level] for level in LEVELS),
+            "least": int(least["picojoules"]), "least_dataflow": least["dataflow"],
             "cycles": timing.cycles, "macs_alone": problem.macs // hardware.macs_per_cycle,
             "tiling": f"{facts['dataflow']} {tile} {facts['order']}{stays}",
         })  # fmt: skip

@@ -20,6 +20,8 @@ from .energy import EnergyTable
 COMPUTE_MODELS = ("overlapped", "physical")
 #: Dtype of the operands -> dtype of the accumulators.
 ACCUMULATOR_DTYPES = {"int8": "int32", "bfloat16": "float32", "float32": "float32"}
+#: Weights of an array: any, or two of each four rows that are not 0, as :mod:`.code.sparse` has them.
+SPARSITIES = ("dense", "2:4")
 #: What a driver runs a program on: the functional view, or the hardware in a simulator.
 RUNS = ("functional", "rtl")
 _ITEMSIZE = {"int8": 1, "bfloat16": 2, "int32": 4, "float32": 4}
@@ -98,6 +100,8 @@ class Accelerator:
         filter_spad, input_spad: operands of the two memories that a PE of a row-stationary array has, for its rows of
             filters and of the image, those of Eyeriss by default. There are two of each where what comes next arrives
             behind the work: of filters with "overlapped", of the image always.
+        sparsity: "2:4": an array of int8 takes weights of which each column has at most two of each four rows
+            compressed, in half of the cycles (:mod:`.code.sparse`), and others as they are; "dense": all as they are.
         energy: picojoules of operations and bytes: a table, a mapping of those of its figures that are to be others, or
             a model at a node, "hwcomponents:45nm" (:meth:`.energy.EnergyTable.of_model`), of these memories, whose
             ports are as wide as the longer side of an array, and as a row of its sums.
@@ -120,6 +124,7 @@ class Accelerator:
     arrays: int = 1
     filter_spad: int = 224
     input_spad: int = 12
+    sparsity: str = "dense"
     energy: EnergyTable = field(default_factory=EnergyTable)
 
     def __post_init__(self) -> None:
@@ -127,6 +132,13 @@ class Accelerator:
             object.__setattr__(self, name, check_whole(name, getattr(self, name), least, most))
         check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
+        check_choice("sparsity", self.sparsity, SPARSITIES)
+        if self.sparsity != "dense" and self.dtype != "int8":
+            raise OptionError(
+                f"sparsity={self.sparsity!r} with dtype={self.dtype!r}: infinity times a weight of 0 that is not there "
+                "would not be NaN",
+                fix='give dtype="int8", or sparsity="dense"',
+            )
         if not is_number(self.frequency_hz) or not 1 <= self.frequency_hz <= _MOST_HERTZ:
             raise OptionError(f"frequency_hz={self.frequency_hz!r:.80}: a number from 1 to {_MOST_HERTZ:g} is needed")
         if isinstance(self.energy, Mapping):
@@ -211,6 +223,8 @@ def check_hardware(accelerator: Accelerator) -> None:
     """Raises OptionError where an accelerator has no hardware: one of float32, or beyond what Amaranth elaborates."""
     if accelerator.dtype != "int8":
         raise OptionError(f"dtype={accelerator.dtype!r}: the hardware has operands of int8", fix='give dtype="int8"')
+    if accelerator.sparsity != "dense":
+        raise OptionError(f"sparsity={accelerator.sparsity!r}: the hardware has dense weights")
     for name, most in _MOST_OF_HARDWARE.items():
         if getattr(accelerator, name) > most:
             raise OptionError(f"{name}={getattr(accelerator, name)}: the hardware has {most} at most")
@@ -258,6 +272,8 @@ class SystolicOptions(Accelerator):
             of = Dataflow.systolic if self.run == "rtl" else Dataflow.of
             object.__setattr__(self, "dataflow", str(of(self.dataflow)))
         super().__post_init__()
+        if self.sparsity != "dense" and self.dataflow == Dataflow.RS:
+            raise OptionError(f"sparsity={self.sparsity!r}: a row-stationary array has dense weights")
         if self.run == "rtl":
             check_hardware(self)
 

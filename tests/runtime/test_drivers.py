@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,40 @@ def test_eight_threads_call_one_model() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(call, inputs)] == [None] * 8
+
+
+def test_a_run_goes_on_while_a_region_of_another_is_under_way(tmp_path: Path) -> None:
+    """The driver of the first run waits until the second one, region and kernels of the host, is done."""
+    path, runs = tmp_path / "model.so", [random(4, 6, seed=i) for i in range(2)]
+    compiled().export(path)
+    plain, entered, is_done = driver_named(NAME), threading.Event(), threading.Event()
+
+    def waiting(program: bytes) -> Any:
+        runner = plain(program)
+
+        def run(inputs: Any, outputs: Any) -> None:
+            is_first = not entered.is_set()
+            entered.set()
+            if is_first and not is_done.wait(60):
+                raise TimeoutError("the other run waits for this one")
+            runner(inputs, outputs)
+
+        return run
+
+    drivers.register_driver(NAME, waiting)
+    try:
+        program = tvm_ext.load(path)
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(program.run, runs[0])
+            assert entered.wait(60)
+            second = program.run(runs[1])
+            is_done.set()
+            results = [first.result()["y"], second["y"]]
+    finally:
+        is_done.set()
+        register(make(NAME))
+    for x, y in zip(runs, results, strict=True):
+        np.testing.assert_allclose(y, wanted(x), atol=1e-6)
 
 
 def test_a_symbolic_batch_shares_programs_that_are_equal() -> None:

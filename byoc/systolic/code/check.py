@@ -21,12 +21,14 @@ from .isa import (
     LoadConstant,
     LoadWindows,
     Reduce,
+    SparseGemm,
     Store,
     Vector,
     check_tokens,
     error_at,
     padded_size,
 )
+from .sparse import sparse_bytes
 
 if TYPE_CHECKING:
     from .program import Program
@@ -114,10 +116,12 @@ def _check_gemm(program: Program, gemm: Gemm) -> str:
         return "m, k and n are 1 or more"
     if gemm.accumulate not in (0, 1):
         return "accumulate is 0 or 1"
+    if gemm.is_sparse and program.accelerator.sparsity == "dense":
+        return "the accelerator has dense weights"
     itemsize = program.accelerator.itemsize
     return (
         _scratchpad(program, gemm.a, gemm.m * gemm.k, itemsize)
-        or _scratchpad(program, gemm.b, gemm.k * gemm.n, itemsize)
+        or _scratchpad(program, gemm.b, sparse_bytes(gemm.k, gemm.n) if gemm.is_sparse else gemm.k * gemm.n, itemsize)
         or _accumulator(program, gemm.c, gemm.m * gemm.n)
     )
 
@@ -217,5 +221,5 @@ def _accumulator(program: Program, address: int, count: int) -> str:
 
 _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
     Load: _check_load, LoadWindows: _check_windows, LoadConstant: _check_constant, Gemm: _check_gemm,
-    Conv: _check_conv, Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
+    SparseGemm: _check_gemm, Conv: _check_conv, Reduce: _check_reduce, Vector: _check_vector, Store: _check_store,
 }  # fmt: skip

@@ -88,7 +88,7 @@ def facts_of(part: Part) -> dict[str, Any]:
         each, mapping = block_mapping(part.problem.image.shape(best.m, best.k, best.n), hardware)
         block = {"mapping": {name: getattr(mapping, name) for name in "herqtp"}}
     elif best.dataflow != VECTOR:
-        each = block_of(hardware, best.dataflow, best.m, best.k, best.n)
+        each = block_of(hardware, best.dataflow, best.m, part.problem.depth(best.k), best.n)
     if hardware.arrays > 1 and best.dataflow != VECTOR:
         block["block"] = list(each[1:])
     return {

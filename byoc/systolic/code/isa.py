@@ -1,10 +1,10 @@
-"""The instruction set: ten instructions for three queues, each a frozen dataclass with a 64-byte binary form.
+"""The instruction set: eleven instructions for three queues, each a frozen dataclass with a 64-byte binary form.
 
 Three units work at once, each on a queue of its own, in order (the idea of VTA: Moreau et al., IEEE Micro 2019)::
 
-    load:    LOAD, LOAD.WINDOWS, LOAD.CONST    DRAM -> scratchpad
-    compute: GEMM, CONV, REDUCE, VECTOR        scratchpad -> accumulator, in place in the accumulator
-    store:   STORE                             accumulator -> DRAM
+    load:    LOAD, LOAD.WINDOWS, LOAD.CONST            DRAM -> scratchpad
+    compute: GEMM, GEMM.SPARSE, CONV, REDUCE, VECTOR   scratchpad -> accumulator, in place in the accumulator
+    store:   STORE                                     accumulator -> DRAM
 
 Neighbouring queues keep each other in step with tokens: an instruction waits for (`pop`) a token of the queue before
 (`prev`) or behind (`next`) its own, and when it is done hands out (`push`) one. SYNC and FINISH stand in all queues.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
 
 from ....core.errors import ProgramError
+from .sparse import kept_depth
 
 #: Bytes of an instruction: operation code, tokens, fields, zeros.
 RECORD_BYTES = 64
@@ -132,6 +133,7 @@ class Gemm:
 
     mnemonic: ClassVar[str] = "GEMM"
     queue: ClassVar[str] = "compute"
+    is_sparse: ClassVar[bool] = False
     dataflow: DataflowName
     accumulate: Annotated[int, (0, 1)]
     a: U32
@@ -141,6 +143,24 @@ class Gemm:
     k: U16
     n: U16
     tokens: int = 0
+
+    @property
+    def depth(self) -> int:
+        """Rows of B that the array has."""
+        return self.k
+
+
+@dataclass(frozen=True, slots=True)
+class SparseGemm(Gemm):
+    """The same with b of 2:4, compressed (:mod:`.sparse`): the array has the values that are kept, half as many rows,
+    and a PE takes of four values of a the one of its weight's row."""
+
+    mnemonic: ClassVar[str] = "GEMM.SPARSE"
+    is_sparse: ClassVar[bool] = True
+
+    @property
+    def depth(self) -> int:
+        return kept_depth(self.k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +292,10 @@ class Finish:
     tokens: int = 0
 
 
-Instruction = Load | LoadWindows | LoadConstant | Gemm | Vector | Store | Sync | Finish | Reduce | Conv
+Instruction = Load | LoadWindows | LoadConstant | Gemm | SparseGemm | Vector | Store | Sync | Finish | Reduce | Conv
 #: Operation code -> class; 0 is left out, so that zeros are no program.
 CLASSES: dict[int, type[Any]] = dict(
-    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish, Reduce, Conv), start=1)
+    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish, Reduce, Conv, SparseGemm), start=1)
 )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..config import Dataflow
 from ..simulation.cycles import are_sizes
 from .check import ITEMSIZE
 from .problem import MATRIX_ROWS, GemmProblem, ImageRows
+from .sparse import why_dense
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ class GemmLayer:
         parts: see b.
         facts: JSON values for reports, kept in the program.
         reduce: "" for a GEMM; "max", "sum" or "dot" for the vector unit: see :class:`.isa.Reduce`.
+        is_sparse: whether B goes as weights of 2:4 (:mod:`.sparse`).
     """
 
     name: str
@@ -172,6 +174,7 @@ class GemmLayer:
     parts: int = 1
     facts: Mapping[str, Any] = field(default_factory=dict)
     reduce: str = ""
+    is_sparse: bool = False
 
     @property
     def operands(self) -> dict[str, tuple[str, ...]]:
@@ -191,7 +194,17 @@ class GemmLayer:
             vector_steps=len(self.steps), out_bytes=ITEMSIZE[out_dtype], reduce=self.reduce,
             b_is_constant=isinstance(self.b, np.ndarray),
             image=self._image_rows() if dataflow == Dataflow.RS and not self.reduce else None,
+            is_sparse=self.is_sparse,
         )  # fmt: skip
+
+    def with_sparsity(self) -> GemmLayer:
+        """The layer as an array for weights of 2:4 has it: compressed, or dense; its facts name which, and why."""
+        if self.reduce:
+            return self
+        b = self.b
+        why = why_dense(b.reshape(-1, self.k, self.n)) if isinstance(b, np.ndarray) else "they are computed"
+        weights = f"dense: {why}" if why else "2:4"
+        return replace(self, is_sparse=not why, facts={**self.facts, "weights": weights})
 
     def _image_rows(self) -> ImageRows:
         if isinstance(self.a, Matrix):

@@ -36,11 +36,13 @@ from .isa import (
     LoadConstant,
     LoadWindows,
     Reduce,
+    SparseGemm,
     Store,
     Vector,
 )  # fmt: skip
 from .layer import GemmLayer, Matrix, Step, Windows
 from .problem import GemmProblem
+from .sparse import compress, sparse_bytes
 from .tiling import Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
 
@@ -204,6 +206,8 @@ class LayerCode:
             return self._load("b", b, address, position.batch, position.k, position.n)
         key = (self._b_index(position.batch), position.part, position.k[0], position.n[0])
         rows, cols = position.k[1] - position.k[0], position.n[1] - position.n[0]
+        if self._problem.is_sparse:
+            rows, cols = 1, sparse_bytes(rows, cols)
         return LoadConstant("b", self._b_constant, address, rows, cols, self._b_offsets[key])
 
     def _b_index(self, batch: int) -> int:
@@ -261,7 +265,8 @@ class LayerCode:
         elif self._problem.image is not None:
             work.append(self._conv(position, Conv(more, *addresses, n, k, 1, m, 1, m)))
         else:
-            work.append(Gemm(self._tiling.dataflow, more, *addresses, m, k, n))
+            kind = SparseGemm if self._problem.is_sparse else Gemm
+            work.append(kind(self._tiling.dataflow, more, *addresses, m, k, n))
         if position.is_last:
             work += [_vector(step, c, (m, n), address) for step, address in self._operands(position)]
         return work
@@ -298,8 +303,8 @@ class LayerCode:
                 for n in range(0, self._layer.n, self._tile[2]):
                     piece = matrices[batch, part, k : k + self._tile[1], n : n + self._tile[2]]
                     self._b_offsets[batch, part, k, n] = at
-                    pieces.append(piece.ravel())
-                    at += piece.size
+                    pieces.append(compress(piece) if self._problem.is_sparse else piece.ravel())
+                    at += pieces[-1].size
         return self._add_constant(np.concatenate(pieces))
 
     def _pack_rows(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....core.errors import ProgramError
-from ..config import Accelerator
+from ..config import Accelerator, Dataflow
 from .bands import Band, banded, is_image, reads_image, rows_read
 from .check import ITEMSIZE
 from .layer import GemmLayer
@@ -104,11 +104,13 @@ class _Planner:
     def __init__(
         self, layers: Sequence[GemmLayer], tensors: Iterable[Tensor], hardware: Accelerator, dataflow: str | None
     ) -> None:
-        self._layers, self._hardware, self._dataflow = layers, hardware, dataflow
+        self._hardware, self._dataflow = hardware, dataflow
         self._all = tuple(tensors)
         self._tensors = {tensor.name: tensor for tensor in self._all}
         for layer in layers:
             check_layer(layer, self._tensors, hardware)
+        is_sparse = hardware.sparsity != "dense" and dataflow != Dataflow.RS
+        self._layers = [layer.with_sparsity() for layer in layers] if is_sparse else layers
         self._top = hardware.scratchpad_bytes // ALIGNMENT * ALIGNMENT
         self._producers = {layer.out.tensor: at for at, layer in enumerate(layers)}
         self._readers: dict[str, list[int]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..simulation.row_stationary import RowShape
+from .sparse import BLOCK, kept_depth, sparse_bytes
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class GemmProblem:
         reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
             of C has of its own in A.
         image: what A is to a row-stationary array; None for the other dataflows.
+        is_sparse: whether B, constant and of int8, is of 2:4 (:mod:`.sparse`).
     """
 
     m: int
@@ -80,18 +82,26 @@ class GemmProblem:
     b_is_constant: bool = False
     local: frozenset[str] = frozenset()
     image: ImageRows | None = None
+    is_sparse: bool = False
 
     @property
     def macs(self) -> int:
-        return self.batch * self.m * self.k * self.n * self.parts
+        return self.batch * self.m * self.depth(self.k) * self.n * self.parts
+
+    def depth(self, k: int) -> int:
+        """Rows that the array has of k rows of B."""
+        return kept_depth(k) if self.is_sparse else k
 
     @property
     def grain(self) -> tuple[int, int]:
         """Rows and columns of A of which a tile has whole multiples."""
-        return (1, 1) if self.image is None else self.image.grain
+        dense = (1, 1) if self.image is None else self.image.grain
+        return (1, BLOCK) if self.is_sparse else dense
 
     def operand_elements(self, m: int, k: int, n: int) -> tuple[int, int]:
         """Elements of A and of B that m x n elements of C of depth k read."""
+        if self.is_sparse:
+            return m * k, sparse_bytes(k, n)
         if self.image is not None:
             return self.image.elements(m, k), k * n
         if not self.reduce:

@@ -1,4 +1,4 @@
-"""Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for few cycles, then few bytes of DRAM.
+"""Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for few cycles, then little energy.
 
 A GEMM runs as loops over tiles. Loads of one step overlap with the work of the step before, so each operand has two
 buffers, and a step half of the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021); a
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ....core.errors import ProgramError
 from ..config import SYSTOLIC, Accelerator, Dataflow
-from ..simulation.cost import block_of, move_cycles, transfer_cycles
+from ..simulation.cost import block_of, gemm_energy, move_cycles, transfer_cycles
 from ..simulation.partition import pieces
 from ..simulation.row_stationary import row_block, row_problem
 from .problem import MATRIX_ROWS, GemmProblem
@@ -32,7 +33,7 @@ ALIGNMENT = 64
 _LARGEST_TILE = 0xFFFF
 _RUNNERS_UP = 4
 _ENOUGH = 2 * (_RUNNERS_UP + 1)  #: ways, of which any may be shown: a tile may have two, where an operand stays
-#: Of all ways that take at most so much of the time of the fastest, the one that moves the fewest bytes is the best.
+#: Of all ways that take at most so much of the time of the fastest, that whose memories take the least energy is best.
 SLACK = 1.02
 _STEP_CYCLES = 16  #: that a tiling with local operands has to save for each step that it has more than another
 #: Steps along k of an operand that stays.
@@ -103,17 +104,24 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
         tilings += own
     fastest = sorted(tilings)
     most = SLACK * fastest[0].cycles
-    best = min((each for each in fastest if each.cycles <= most), key=lambda each: _rank(problem, each))
+    best = min((each for each in fastest if each.cycles <= most), key=lambda each: _rank(problem, hardware, each))
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
     for tiling in (best, *fastest):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
 
 
-def _rank(problem: GemmProblem, tiling: Tiling) -> tuple[int, int]:
-    """Bytes of DRAM, then cycles. Within the scratchpad no latency speaks against tiny tiles: each step counts."""
-    steps = math.prod(loop_extents(problem, (tiling.m, tiling.k, tiling.n)).values())
-    return tiling.dram_bytes, tiling.cycles + (_STEP_CYCLES * steps if problem.local else 0)
+def _rank(problem: GemmProblem, hardware: Accelerator, tiling: Tiling) -> tuple[float, int]:
+    """Picojoules of the memories, without what all tilings take; then cycles. Within the scratchpad no latency speaks
+    against tiny tiles: each step counts."""
+    table, tile = hardware.energy, (tiling.m, tiling.k, tiling.n)
+    energy = tiling.dram_bytes * (table.dram_byte + table.scratchpad_byte)
+    if not problem.reduce and problem.image is None:
+        kinds = ((count, gemm_energy(hardware, tiling.dataflow, sizes, problem.is_sparse))
+                 for count, sizes in _kinds(problem, tile))  # fmt: skip
+        energy += problem.batch * problem.parts * sum(count * each for count, each in kinds)
+    steps = math.prod(loop_extents(problem, tile).values())
+    return energy, tiling.cycles + (_STEP_CYCLES * steps if problem.local else 0)
 
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
@@ -230,17 +238,17 @@ def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int
         return 0
     free = hardware.scratchpad_bytes // 2 - sum(slot_bytes(problem, hardware, (m, 0, n)).values())
     each = sum(problem.operand_elements(m, grain, n)) * hardware.itemsize
-    low = min(problem.k // grain, _LARGEST_TILE // grain, free // each) * grain
+    low = min(-(-problem.k // grain), _LARGEST_TILE // grain, free // each) * grain
     while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
         low -= grain
     equal, step = -(-problem.k // -(-problem.k // low)), _depth_step(problem, hardware)
-    return min(low, -(-equal // step) * step)
+    return min(problem.k, low, -(-equal // step) * step)
 
 
 def _depth_step(problem: GemmProblem, hardware: Accelerator) -> int:
     """Of k: what the rows of the array take at once, in whole channels where it goes by rows."""
-    filter_rows = 1 if problem.image is None else problem.image.kernel[0]
-    return problem.grain[1] * max(1, hardware.rows // filter_rows)
+    rows_of_grain = problem.depth(problem.grain[1]) if problem.image is None else problem.image.kernel[0]
+    return problem.grain[1] * max(1, hardware.rows // rows_of_grain)
 
 
 def loop_extents(problem: GemmProblem, tile: tuple[int, int, int]) -> dict[str, int]:
@@ -371,17 +379,19 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
         return -(-m * k * n // hardware.vector_lanes)
     if problem.image is not None:
         return row_block(problem.image.shape(m, k, n), hardware).cycles
-    return block_of(hardware, dataflow, m, k, n).cycles
+    return block_of(hardware, dataflow, m, problem.depth(k), n).cycles
 
 
 def _compute_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
     """Cycles of all tiles, whole ones and those at the edges, each kind once, and of their epilogues."""
-    whole = (problem.m, problem.k, problem.n)
-    kinds = [pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
     vector = problem.vector_steps * -(-problem.batch * problem.m * problem.n // hardware.vector_lanes)
     return vector + problem.batch * problem.parts * sum(
-        m_count * k_count * n_count * _tile_cycles(problem, hardware, dataflow, m, k, n)
-        for m, m_count in kinds[0]
-        for k, k_count in kinds[1]
-        for n, n_count in kinds[2]
+        count * _tile_cycles(problem, hardware, dataflow, *sizes) for count, sizes in _kinds(problem, tile)
     )
+
+
+def _kinds(problem: GemmProblem, tile: tuple[int, int, int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """(how many, (m, k, n)) of all tiles of one matrix, whole ones and those at the edges."""
+    whole = (problem.m, problem.k, problem.n)
+    for (m, m_count), (k, k_count), (n, n_count) in itertools.product(*map(pieces, whole, tile)):
+        yield m_count * k_count * n_count, (m, k, n)

@@ -89,8 +89,8 @@ def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
             (m, _, n), (block, mapping) = gemm.sizes, block_mapping(RowShape.of(gemm), hardware)
             used = mapping.efficiency * mapping.active_pes[0] / (hardware.rows * hardware.cols)
         elif isinstance(gemm, Gemm):
-            m, n, block = gemm.m, gemm.n, block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
-            used = mapping_efficiency(gemm.dataflow, block.m, gemm.k, block.n, hardware.rows, hardware.cols)
+            m, n, block = gemm.m, gemm.n, block_of(hardware, gemm.dataflow, gemm.m, gemm.depth, gemm.n)
+            used = mapping_efficiency(gemm.dataflow, block.m, gemm.depth, block.n, hardware.rows, hardware.cols)
         else:
             continue
         busy = timing.costs[index].cycles

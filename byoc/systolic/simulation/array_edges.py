@@ -10,7 +10,12 @@ belongs together meets in every PE (Kung, "Why systolic architectures?", 1982). 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+
+#: What a PE computes of the values in two of its registers, which it adds to a sum.
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Skew:

@@ -16,6 +16,7 @@ from typing import Any
 from ..code.check import ITEMSIZE, loaded_itemsize
 from ..code.isa import Conv, Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program
+from ..code.sparse import kept_depth, sparse_bytes
 from ..config import Accelerator
 from .cycles import gemm_cycles
 from .partition import Block, partition, pieces
@@ -59,7 +60,7 @@ class CostModel:
         """The function of an instruction's cost, and what it takes beside the accelerator."""
         if isinstance(instruction, Gemm):
             sizes = instruction.m, instruction.k, instruction.n
-            return gemm_cost, instruction.dataflow, instruction.accumulate, *sizes
+            return gemm_cost, instruction.dataflow, instruction.accumulate, *sizes, instruction.is_sparse
         if isinstance(instruction, Conv):
             return conv_cost, replace(instruction, a=0, b=0, c=0, tokens=0)
         if isinstance(instruction, Vector):
@@ -83,8 +84,9 @@ class CostModel:
         if isinstance(instruction, LoadConstant):
             return (self._program.constants[instruction.constant].itemsize,) * 2
         dtype = self._program.tensors[instruction.tensor].dtype
-        operand = "epilogue" if isinstance(instruction, Store) else instruction.operand
-        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, operand)
+        if isinstance(instruction, Store):  # words are narrowed behind the memory
+            return ITEMSIZE[dtype], self._hardware.accumulator_itemsize
+        return ITEMSIZE[dtype], loaded_itemsize(self._hardware, dtype, instruction.operand)
 
 
 def _no_cost(hardware: Accelerator) -> Cost:
@@ -100,23 +102,35 @@ def block_of(hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> Bl
     return partition(dataflow, m, k, n, *array, hardware.arrays, hardware.compute_model)
 
 
-def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int) -> Cost:
-    """Of a GEMM of the arrays, whose operands lie in the scratchpad."""
-    rows, cols, block = hardware.rows, hardware.cols, block_of(hardware, dataflow, m, k, n)
-    a, b, c = m * k * hardware.itemsize, k * n * hardware.itemsize, m * n * hardware.accumulator_itemsize
+def gemm_cost(
+    hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int, is_sparse: bool = False
+) -> Cost:
+    """Of a GEMM of the arrays, whose operands lie in the scratchpad; all of A is read for weights of 2:4 too."""
+    depth = kept_depth(k) if is_sparse else k
+    rows, cols, block = hardware.rows, hardware.cols, block_of(hardware, dataflow, m, depth, n)
+    a, c = m * k * hardware.itemsize, m * n * hardware.accumulator_itemsize
+    b = sparse_bytes(k, n) if is_sparse else k * n * hardware.itemsize
     a_reads = sum(count * (1 if dataflow == "is" else -(-size // cols)) for size, count in pieces(n, block.n))
     along = {"ws": m, "os": rows, "is": cols}[dataflow]
     b_reads = sum(count * -(-size // along) for size, count in pieces(m, block.m))
-    c_writes = 1 if dataflow == "os" else -(-k // rows)
+    c_writes = 1 if dataflow == "os" else -(-depth // rows)
     return Cost(
         cycles=block.cycles,
-        macs=m * k * n,
+        macs=m * depth * n,
         traffic=(
             ("scratchpad", "a", a * a_reads),
             ("scratchpad", "b", b * b_reads),
             ("accumulator", "output", c * (2 * c_writes - 1 + accumulate)),
         ),
     )
+
+
+def gemm_energy(hardware: Accelerator, dataflow: str, sizes: tuple[int, int, int], is_sparse: bool) -> float:
+    """Picojoules that both memories take for a GEMM that is added to sums."""
+    table = hardware.energy
+    prices = {"scratchpad": table.scratchpad_byte, "accumulator": table.accumulator_byte}
+    traffic = gemm_cost(hardware, dataflow, 1, *sizes, is_sparse).traffic
+    return sum(prices[memory] * nbytes for memory, _, nbytes in traffic)
 
 
 def conv_cost(hardware: Accelerator, conv: Conv) -> Cost:

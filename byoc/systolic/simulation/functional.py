@@ -18,9 +18,10 @@ import numpy as np
 from ....core.errors import InputError, OptionError
 from ..bfloat16 import from_bits, to_bits
 from ..code.check import loaded_itemsize
-from ..code.isa import Conv, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector, padded_size
+from ..code.isa import Conv, Gemm, Load, LoadConstant, LoadWindows, Reduce, SparseGemm, Store, Vector, padded_size
 from ..code.program import Program, Tensor
-from ..config import Dataflow
+from ..code.sparse import expanded, kept, sparse_bytes
+from ..config import Accelerator, Dataflow
 from .cost import block_of
 from .partition import blocks
 from .row_stationary import RowShape, row_mapping, row_parts
@@ -231,19 +232,28 @@ def _load_constant(state: _State, load: LoadConstant) -> None:
 
 def _gemm(state: _State, gemm: Gemm) -> None:
     hardware = state.program.accelerator
-    a, b = state.operand(gemm.a, (gemm.m, gemm.k)), state.operand(gemm.b, (gemm.k, gemm.n))
+    a, places = state.operand(gemm.a, (gemm.m, gemm.k)), None
+    b = state.operand(gemm.b, (sparse_bytes(gemm.k, gemm.n),) if gemm.is_sparse else (gemm.k, gemm.n))
+    if gemm.is_sparse:
+        b, places = kept(b, gemm.k, gemm.n)
     c = state.sums(gemm.c, gemm.m, gemm.n).view(hardware.accumulator_dtype)
     if state.backend == "stepper":
-        acc = c.copy() if gemm.accumulate else None
-        array = hardware.rows, hardware.cols, hardware.compute_model == "overlapped"
-        block = block_of(hardware, gemm.dataflow, gemm.m, gemm.k, gemm.n)
-        for at in blocks(gemm.m, gemm.n, block):
-            part = None if acc is None else acc[at]
-            c[at] = step_gemm(a[at[0]], b[:, at[1]], gemm.dataflow, *array[:2], acc=part, overlapped=array[2])[0]
+        _step_gemm(hardware, gemm, a, b, places, c)
         return
+    if places is not None:
+        b = expanded(b, places, gemm.k)
     depth = gemm.k if gemm.dataflow == Dataflow.OS else hardware.rows
     folds = ([range(begin, min(begin + depth, gemm.k))] for begin in range(0, gemm.k, depth))
     _multiply(hardware.dtype, c, a, b, bool(gemm.accumulate), folds)
+
+
+def _step_gemm(hardware: Accelerator, gemm: Gemm, a: np.ndarray, b: np.ndarray, places: Any, c: np.ndarray) -> None:
+    """A GEMM register by register, an array after the other; b with its places where it is of 2:4."""
+    acc, overlapped = c.copy() if gemm.accumulate else None, hardware.compute_model == "overlapped"
+    for rows, cols in blocks(gemm.m, gemm.n, block_of(hardware, gemm.dataflow, gemm.m, gemm.depth, gemm.n)):
+        part, of = None if acc is None else acc[rows, cols], None if places is None else places[:, cols]
+        array = hardware.rows, hardware.cols, part, overlapped, of
+        c[rows, cols] = step_gemm(a[rows], b[:, cols], gemm.dataflow, *array)[0]
 
 
 def _conv(state: _State, conv: Conv) -> None:
@@ -363,8 +373,8 @@ def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
 
 
 _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
-    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, Conv: _conv, Reduce: _reduce,
-    Vector: _vector, Store: _store,
+    Load: _load, LoadWindows: _load_windows, LoadConstant: _load_constant, Gemm: _gemm, SparseGemm: _gemm, Conv: _conv,
+    Reduce: _reduce, Vector: _vector, Store: _store,
 }  # fmt: skip
 
 

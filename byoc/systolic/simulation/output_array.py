@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .array_edges import AccumulatorMemory, Port, Skew, padded
+from .array_edges import AccumulatorMemory, Port, Product, Skew, padded
 
 
 class OutputArray:
@@ -35,9 +35,11 @@ class OutputArray:
 
     Args:
         dtype: of all arithmetic: int32, which wraps, or float32.
+        product: of what moves right and what moves down.
     """
 
-    def __init__(self, rows: int, cols: int, dtype: np.dtype) -> None:
+    def __init__(self, rows: int, cols: int, dtype: np.dtype, product: Product = np.multiply) -> None:
+        self._product = product
         self.down, self.total, self.held, self.out = np.zeros((4, rows, cols), dtype)
         self.right = np.zeros((3, rows, cols), dtype)
         self.left_to_drain = np.zeros(cols, np.int64)  #: results of a column that have not left yet
@@ -57,7 +59,7 @@ class OutputArray:
         right = np.concatenate([left[:, :, None], self.right[:, :, :-1]], axis=2)
         down = np.concatenate([top[None], self.down[:-1]])
         value, first, last = right
-        self.total = np.where(first, 0, self.total) + value * down
+        self.total = np.where(first, 0, self.total) + self._product(value, down)
         self.held = np.where(last, self.total, self.held)
         self.out = np.concatenate([np.zeros_like(leaving[:1]), leaving[:-1]])
         self.left_to_drain = np.where(last[-1], rows, np.maximum(self.left_to_drain - 1, 0))
@@ -72,17 +74,19 @@ class OutputRun:
         a, b: operands in the dtype of the arithmetic.
         result: (S_r, S_c) what the products are added to, changed in place.
         overlapped: whether the next fold streams in behind this one, or after its last result.
+        product: of a value of a and one of b.
     """
 
     def __init__(
-        self, a: np.ndarray, b: np.ndarray, result: np.ndarray, rows: int, cols: int, overlapped: bool
-    ) -> None:
+        self, a: np.ndarray, b: np.ndarray, result: np.ndarray, rows: int, cols: int, overlapped: bool,
+        product: Product = np.multiply,
+    ) -> None:  # fmt: skip
         self._rows, self._overlapped, self._result = rows, overlapped, result
         self._a, self._b = padded(a, rows, 1), padded(b, 1, cols)
         self._corners = [(r, c) for r in range(0, len(a), rows) for c in range(0, b.shape[1], cols)]
         self._sums = padded(result, rows, cols)
         self._memory = AccumulatorMemory(self._sums, self._corners, np.arange(rows)[::-1], cols)
-        self._array = OutputArray(rows, cols, result.dtype)
+        self._array = OutputArray(rows, cols, result.dtype, product)
         self._port = Port(len(b))
         self._left, self._top = Skew(rows, 3, result.dtype), Skew(cols, 1, result.dtype)
         self._since_begin = rows

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .array_edges import AccumulatorMemory, Port, Skew, padded
+from .array_edges import AccumulatorMemory, Port, Product, Skew, padded
 
 
 class StationaryArray:
@@ -36,9 +36,11 @@ class StationaryArray:
 
     Args:
         dtype: of all arithmetic: int32, which wraps, or float32.
+        product: of what streams by and what stays.
     """
 
-    def __init__(self, rows: int, cols: int, dtype: np.dtype) -> None:
+    def __init__(self, rows: int, cols: int, dtype: np.dtype, product: Product = np.multiply) -> None:
+        self._product = product
         self.down, self.shadow, self.weight, self.sum = np.zeros((4, rows, cols), dtype)
         self.stream = np.zeros((3, rows, cols), dtype)
 
@@ -56,7 +58,7 @@ class StationaryArray:
         down = np.concatenate([top[:1], self.down[:-1]])
         value, valid, first = stream
         self.weight = np.where(first, self.shadow, self.weight)
-        self.sum = _below(self.sum) + value * self.weight
+        self.sum = _below(self.sum) + self._product(value, self.weight)
         self.shadow = np.where(top[1], down, self.shadow)
         self.stream, self.down = stream, down
         return valid[-1] != 0, self.sum[-1]
@@ -76,11 +78,13 @@ class StationaryRun:
         stationary, stream: operands in the dtype of the arithmetic.
         result: (T, S_c) what the products are added to, changed in place.
         overlapped: whether the next fold's values come in behind this one's stream, or after its last result.
+        product: of what streams by and what stays.
     """
 
     def __init__(
-        self, stationary: np.ndarray, stream: np.ndarray, result: np.ndarray, rows: int, cols: int, overlapped: bool
-    ) -> None:
+        self, stationary: np.ndarray, stream: np.ndarray, result: np.ndarray, rows: int, cols: int, overlapped: bool,
+        product: Product = np.multiply,
+    ) -> None:  # fmt: skip
         self._rows, self._overlapped, self._result = rows, overlapped, result
         self._stationary = padded(stationary, rows, cols)
         self._stream = padded(stream, 1, rows)
@@ -89,7 +93,7 @@ class StationaryRun:
         ]
         self._sums = padded(result, 1, cols)
         self._memory = AccumulatorMemory(self._sums, [(0, c) for _, c in self._corners], np.arange(len(stream)), cols)
-        self._array = StationaryArray(rows, cols, result.dtype)
+        self._array = StationaryArray(rows, cols, result.dtype, product)
         self._weight_port, self._stream_port = Port(rows), Port(len(stream))
         self._top, self._left = Skew(cols, 2, result.dtype), Skew(rows, 3, result.dtype)
 

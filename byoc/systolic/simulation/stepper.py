@@ -13,7 +13,9 @@ import math
 import numpy as np
 
 from ....core.errors import InputError, OptionError
+from ..code.sparse import BLOCK, KEPT, kept_depth
 from ..config import ACCUMULATOR_DTYPES, Dataflow
+from .array_edges import Product
 from .cycles import are_sizes, fold_count
 from .output_array import OutputRun
 from .row_array import RowRun
@@ -23,7 +25,7 @@ from .stationary_array import StationaryRun
 
 def step_gemm(
     a: np.ndarray, b: np.ndarray, dataflow: str, rows: int, cols: int, acc: np.ndarray | None = None,
-    overlapped: bool = False,
+    overlapped: bool = False, places: np.ndarray | None = None,
 ) -> tuple[np.ndarray, int]:  # fmt: skip
     """acc[m, n] + a[m, k] b[k, n], and the clocks until it is in the accumulator memory.
 
@@ -33,27 +35,53 @@ def step_gemm(
         rows, cols: processing elements.
         acc: what the products are added to, in the dtype of the result; None for zeros. It is not changed.
         overlapped: see :func:`.cycles.gemm_cycles`, models "overlapped" (True) and "physical" (False).
+        places: of weights of 2:4, int8, whose kept values are b (:func:`..code.sparse.kept`); None: b is dense.
 
     Raises:
         InputError: shapes or dtypes do not fit.
         OptionError: an unknown dataflow, or an array without PEs.
     """
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
+    depth = a.shape[-1] if places is None else kept_depth(a.shape[-1])
+    if a.ndim != 2 or b.ndim != 2 or depth != b.shape[0] or 0 in (*a.shape, *b.shape):
         raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
     result = _accumulator(a, b, (a.shape[0], b.shape[1]), acc)
     if not are_sizes(rows, cols):
         raise OptionError(f"an array of {rows!r} x {cols!r} PEs: 1 x 1 or more is needed")
-    a, b = a.astype(result.dtype), b.astype(result.dtype)
     dataflow = Dataflow.systolic(dataflow)
+    product: Product = np.multiply if places is None else _selected
+    if places is None:
+        a, b = a.astype(result.dtype), b.astype(result.dtype)
+    else:
+        a, b = _sparse_registers(a, b, places)
     run: StationaryRun | OutputRun
     if dataflow is Dataflow.WS:
-        run = StationaryRun(b, a, result, rows, cols, overlapped)
+        run = StationaryRun(b, a, result, rows, cols, overlapped, product)
     elif dataflow is Dataflow.IS:
-        run = StationaryRun(a.T, b.T, result.T, rows, cols, overlapped)
+        run = StationaryRun(a.T, b.T, result.T, rows, cols, overlapped, lambda b, a: product(a, b))
     else:
-        run = OutputRun(a, b, result, rows, cols, overlapped)
+        run = OutputRun(a, b, result, rows, cols, overlapped, product)
     folds = fold_count(dataflow, len(a), len(b), b.shape[1], rows, cols)
     return result, _clocks(run, folds * (sum(a.shape) + b.shape[1] + 4 * (rows + cols)))
+
+
+def _sparse_registers(a: np.ndarray, b: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the registers of a PE for weights of 2:4 hold, int32: four values of a, the first in the lowest byte, for
+    each of the two rows that are kept of b; and a weight above the two bits of its place.
+
+    Raises:
+        InputError: dtypes or shapes are others.
+    """
+    if (a.dtype, b.dtype) != (np.int8, np.int8) or places.shape != b.shape or places.max() >= BLOCK:
+        what = f"a is {a.dtype}, b is {b.dtype} {b.shape}, places are {places.shape}"
+        raise InputError(f"{what}: int8 is needed, and places 0 to 3 of b")
+    blocks = np.pad(a, ((0, 0), (0, -a.shape[1] % BLOCK))).view("<i4").astype(np.int32)
+    return np.repeat(blocks, KEPT, axis=1), b.astype(np.int32) * BLOCK + places.astype(np.int32)
+
+
+def _selected(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The product in a PE for weights of 2:4."""
+    value = (values << (24 - 8 * (weight & (BLOCK - 1)))) >> 24
+    return np.asarray(value * (weight >> 2))
 
 
 def step_conv(

@@ -54,6 +54,11 @@ def mapping_bounds() -> list[dict[str, str]]:
     return table_rows("accelforge_1_0_467_dram.csv")
 
 
+def energy_bounds() -> list[dict[str, str]]:
+    """The least that memories take for these layers, in the same order, by accelforge 1.0.467."""
+    return table_rows("accelforge_1_0_467_energy.csv")
+
+
 def bounded_problem(row: dict[str, str]) -> tuple[GemmProblem, Accelerator]:
     """The GEMM of such a row, each of its batch with operands of its own, and the accelerator."""
     batch, m, k, n = (int(row[name]) for name in ("batch", "m", "k", "n"))

@@ -17,10 +17,12 @@ from tvm_ext.byoc.systolic.code.isa import (
     LoadConstant,
     LoadWindows,
     Reduce,
+    SparseGemm,
     Store,
     Vector,
 )
 from tvm_ext.byoc.systolic.code.program import Program
+from tvm_ext.byoc.systolic.code.sparse import sparse_bytes
 from tvm_ext.byoc.systolic.simulation.queues import CHANNELS, Channel, channels_of
 
 
@@ -47,9 +49,10 @@ def accesses(program: Program, instruction: Instruction) -> list[Access]:
     if isinstance(instruction, Gemm | Conv):
         item, (m, k, n) = program.accelerator.itemsize, sizes_of(instruction)
         of_a = m * k if isinstance(instruction, Gemm) else instruction.channels * instruction.height * instruction.width
+        of_b = sparse_bytes(k, n) if isinstance(instruction, SparseGemm) else k * n * item
         return [
             _range("scratchpad", instruction.a, of_a * item, False),
-            _range("scratchpad", instruction.b, k * n * item, False),
+            _range("scratchpad", instruction.b, of_b, False),
             _range("accumulator", instruction.c, m * n, True),
         ]
     if isinstance(instruction, Reduce):

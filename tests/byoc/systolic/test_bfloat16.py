@@ -76,12 +76,11 @@ def test_views_have_the_bits_of_sums_in_order(flow: str, constant: bool) -> None
 def test_costs_of_two_bytes() -> None:
     """An element has 4 bytes in DRAM and 2 in the scratchpad, one of packed weights 2 in both; 2 pJ a multiply-add."""
     sizes = (m, k, n) = (16, 32, 8)
-    programs = [
-        dense(Accelerator(rows=4, cols=4, dtype=dtype), sizes, np.ones((k, n), np.float32), dataflow="ws")
-        for dtype in ("bfloat16", "float32")
-    ]
+    chips = [Accelerator(rows=4, cols=4, dtype=dtype, dma_latency=1000) for dtype in ("bfloat16", "float32")]
+    programs = [dense(chip, sizes, np.ones((k, n), np.float32), dataflow="ws") for chip in chips]
     timing, wide = map(simulate, programs)
-    assert timing.cycles == programs[0].layers[0].facts["estimated_cycles"]  # all of it is one tile
+    assert [program.layers[0].facts["tile"] for program in programs] == [[m, k, n]] * 2
+    assert timing.cycles == programs[0].layers[0].facts["estimated_cycles"]
     moved = timing.totals.traffic
     assert (moved["dram", "a"], moved["dram", "b"], moved["dram", "output"]) == (4 * m * k, 2 * k * n, 4 * m * n)
     assert all(2 * moved["scratchpad", name] == wide.totals.traffic["scratchpad", name] for name in "ab")

@@ -220,15 +220,19 @@ class OffloadReport:
         return tuple(table for table in (*tables, self.op_table()) if table.rows)
 
     def layer_table(self) -> Table:
-        """A row a layer, of the back ends that say what energy it takes, by level; the caption names the source."""
+        """A row a layer, of the back ends that say what energy it takes, by level, and what its weights go as, where it
+        is said; the caption names the source."""
         rows = [row for region in self.regions for row in region.facts.get("layers", ()) if row.get("energy")]
         levels = dict.fromkeys(level for row in rows for level in row["energy"])
+        has_weights = any("weights" in row for row in rows)
         columns = [Column("layer"), Column("cycles", right=True), Column("DRAM", "kB", ".1f")]
         columns += [Column(level, "nJ", ".1f") for level in (*levels, "energy")]
+        columns += [Column("weights")] * has_weights
         sources = dict.fromkeys(region.facts.get("energy_source", "") for region in self.regions)
         return Table(columns, [
             (row["name"], row["cycles"], row["dram_bytes"] / 1e3,
-             *(row["energy"].get(level, 0.0) / 1e3 for level in levels), sum(row["energy"].values()) / 1e3)
+             *(row["energy"].get(level, 0.0) / 1e3 for level in levels), sum(row["energy"].values()) / 1e3,
+             *[row.get("weights", "")] * has_weights)
             for row in rows
         ], f"energy by {' and '.join(filter(None, sources))}")  # fmt: skip
 

@@ -124,7 +124,7 @@ def test_what_stays_takes_no_turn_of_the_channel() -> None:
     assert [event.end - event.start for event in timing.events] == [-(-24 // 4), -(-24 // 4), 0]
     assert timing.busy["dma"] == timing.totals.transfer_cycles == timing.totals.compute_cycles == 0
     assert timing.totals.traffic == {
-        ("scratchpad", "output"): 24, ("accumulator", "output"): 24, ("scratchpad", "a"): 48
+        ("scratchpad", "output"): 24, ("accumulator", "output"): 4 * 24, ("scratchpad", "a"): 48
     }  # fmt: skip
 
 
