@@ -35,13 +35,16 @@ from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
 from .nests import nested, own_buffer, tiles
-from .transposes import across
+from .transposes import across, across_all
 
 #: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
 _LARGEST = {1: 127, 2: 127 * 257}
 #: Bytes of the stream from the word that is read to the line that is asked for: more than a core takes in the time that
 #: memory needs to answer.
 _AHEAD = 8192
+#: Instructions of a vector of words up to which a core, which looks some 300 ahead, asks by itself for as many lines as
+#: it can wait for at once: a prefetch then takes the place of one of them.
+_FEW = 5
 #: Words of a block that are unrolled.
 _UNROLLED = 8
 #: Rows up to which the vectors that stand side by side are summed together, so that each number of x is read once for
@@ -144,9 +147,8 @@ class BlockStream:
         weight, whole = next((other for _, other in self._match.beside), self._match), self._passes > 1
         streams = [(weight.codes, self._lines_of_a_block)] + ([] if whole else self._factors(weight, self._match.side))
         for param, lines in streams:
-            each = -(
-                -lines * (self._match.blocks if whole else self._blocks_ahead) // (self._rows * self._match.blocks)
-            )
+            blocks = self._match.blocks if whole else self._blocks_ahead
+            each = -(-lines * blocks // (self._rows * self._match.blocks))
             self._ask(param, (group, 0), (m * self._match.blocks + b) * each, each)
 
     def _ask_next(self, weight: BlockMatch, place: tuple[Any, Any, Any]) -> None:
@@ -225,7 +227,7 @@ class BlockStream:
         return [row.vload([start], kind) for start in range(0, self._match.says.block, width)]
 
     def _keep(self, row: Any, m: Any, b: Any) -> None:
-        total = _reduced(self._vectors(row), self._width, lambda x, y: x + y)
+        total = across_all(self._vectors(row), self._width, lambda x, y: x + y)
         T.buffer_store(self._totals, total, [m, b])
         T.buffer_store(self._steps, tirx.const(1, "float32"), [m, b])
         with T.serial(self._match.says.block // self._width) as v, T.vectorized(self._width) as j:
@@ -239,12 +241,12 @@ class BlockStream:
         broadcast: Callable[[Any], Any] = (lambda x: tirx.Broadcast(x, width)) if width > 1 else (lambda x: x)
         magnitude = broadcast(tirx.const(0x7FFFFFFF, "int32"))
         sizes = [tirx.bitwise_and(tirx.reinterpret(vector("int"), x), magnitude) for x in self._vectors(row)]
-        most = T.bind(tirx.reinterpret("float32", _reduced(sizes, width, tirx.max)))
+        most = T.bind(tirx.reinterpret("float32", across_all(sizes, width, tirx.max)))
         zero = tirx.const(0, "float32")
         factor = T.bind(tirx.Select(most > zero, tirx.const(largest, "float32") / most, zero))
         whole = [T.bind(tirx.nearbyint(x * broadcast(factor)).astype(vector("int"))) for x in self._vectors(row)]
         T.buffer_store(self._steps, most * tirx.const(1 / largest, "float32"), [m, b])
-        total = _reduced(whole, width, lambda x, y: x + y)
+        total = across_all(whole, width, lambda x, y: x + y)
         T.buffer_store(self._totals, total.astype("float32"), [m, b])
         for v, value in enumerate(whole):
             high = value
@@ -340,10 +342,17 @@ class BlockStream:
         return dots
 
     def _lines(self, weight: BlockMatch) -> dict[str, Any]:
-        if not self._tile.prefetched or self._passes > 1:
+        if not self._tile.prefetched or self._passes > 1 or self._instructions <= _FEW:
             return {}
         place = self._match.group.params.index(weight.codes)
         return {LINES: [f"p{place}", _AHEAD // 4, max(1, 4 * self._lanes // LINE_BYTES), 1]}
+
+    @property
+    def _instructions(self) -> int:
+        """That load, unpack and multiply a vector of words."""
+        parts, digits, bits = self._match.parts, self._tile.digits, self._match.says.bits
+        each = digits * parts * self._rows if digits else 4 * parts * (2 + self._rows)
+        return 1 + (2 * parts - 1 if bits < 8 else 0) + each
 
     def _multiply_bytes(self, dots: Sequence[Any], word: Any, k: Any) -> None:
         bits, ramp = self._match.says.bits, tirx.Ramp(0, 1, self._lanes)
@@ -389,12 +398,3 @@ class BlockStream:
             else:
                 value = total * scale - point * whole
             T.buffer_store(acc, acc[m, r, j] + value * self._steps[row, b], [m, r, j])
-
-
-def _reduced(vectors: Sequence[Any], width: int, combine: Callable[[Any, Any], Any]) -> Any:
-    """One number of all elements of vectors, by halves."""
-    values = list(vectors)
-    while len(values) > 1:
-        pairs = [combine(*values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
-        values = [*map(T.bind, pairs), *values[len(values) // 2 * 2 :]]
-    return T.bind(across(values[0], width, combine))

@@ -73,6 +73,15 @@ def across(vector: Any, lanes: int, combine: Callable[[Any, Any], Any]) -> Any:
     return vector
 
 
+def across_all(vectors: Sequence[Any], lanes: int, combine: Callable[[Any, Any], Any]) -> Any:
+    """One number of all lanes of vectors, by halves."""
+    values = list(vectors)
+    while len(values) > 1:
+        pairs = [combine(*values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
+        values = [*map(T.bind, pairs), *values[len(values) // 2 * 2 :]]
+    return T.bind(across(values[0], lanes, combine))
+
+
 def interleave(rows: Sequence[Any], lanes: int) -> list[Any]:
     """Columns one after the other: (rows, lanes) -> vectors of the flat (lanes, rows)."""
     count = len(rows)

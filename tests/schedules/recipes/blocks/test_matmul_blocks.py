@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call
 
 from tvm_ext.core.graph.nodes import nodes_of
@@ -13,6 +13,7 @@ from tvm_ext.core.group import WEIGHTS_IN, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.ops.block_weights import NAME
+from tvm_ext.schedules.blocked.prefetch import LINES
 from tvm_ext.schedules.recipes.blocks.dense_blocks import DenseBlocks
 from tvm_ext.schedules.recipes.blocks.matmul_blocks import MatmulBlocks
 
@@ -174,6 +175,24 @@ def test_scales_and_points_that_come_from_memory_are_asked_for(rng: np.random.Ge
         assert match.side in (2, 3)
     assert not asked["l2"]
     assert asked["memory"] == {"p1": 1, "p2": 2, "p3": 2}  # at the beginning, and in the loop; words in the loop later
+
+
+@pytest.mark.parametrize(
+    ("bits", "rows", "digits", "asks"),
+    [(8, 1, 2, False), (8, 2, 2, False), (8, 3, 2, True), (4, 1, 1, True), (4, 1, 2, True), (8, 1, 0, True)],
+)
+def test_words_are_asked_for_where_much_is_computed_of_a_line(
+    rng: np.random.Generator, bits: int, rows: int, digits: int, asks: bool
+) -> None:
+    """Where little is, the core itself is far enough ahead; scales, of which there is a line a block, are asked for."""
+    case = BlockCase(rng, 96, 576, bits=bits, digits=digits)
+    match = matched(FEW, case.group((rows, 576)), Machine.described("zen4", 2))
+    assert match.group.weights_in == "memory"
+    body = FEW.compute(match, FEW.default(match, Machine.described("zen4", 2)), match.layouts()).body
+    annotated = [loop for loop in nodes_of(body, tirx.For) if LINES in loop.annotations]
+    assert {str(loop.annotations[LINES][0]) for loop in annotated} == ({"p1"} if asks else set())
+    calls = [call for call in nodes_of(body, Call) if str(getattr(call.op, "name", "")) == "tirx.prefetch"]
+    assert Counter(call.args[0].args[0].source.name for call in calls)["p2"] == 2
 
 
 def test_products_that_do_not_go_together_are_refused(rng: np.random.Generator) -> None:
