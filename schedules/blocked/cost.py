@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_ext.core.cost.estimate import Stream, bandwidth, level_of, seconds, thread_counts
@@ -93,9 +93,22 @@ def default(problem: Problem, machine: Machine, threads: int | None = None, unit
     tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
-    points: Iterator[Config] = ({**tile, **others} for tile in legal for others in rest)
-    best: Config = min(points, key=lambda config: cost(problem, config, machine, units))
-    return types.MappingProxyType(best)
+    least = math.inf, 0, 0
+    for floor, place in sorted((_floor(problem, t, machine, threads, units), place) for place, t in enumerate(legal)):
+        if floor > least[0]:
+            break
+        costs = [cost(problem, {**legal[place], **others}, machine, units) for others in rest]
+        least = min(least, (min(costs), place, costs.index(min(costs))))
+    return types.MappingProxyType({**legal[least[1]], **rest[least[2]]})
+
+
+def _floor(problem: Problem, tile: Config, machine: Machine, threads: int, units: int) -> float:
+    """Seconds of a register tile's products, and of its weights, read once: :func:`cost` is no less, whatever the parts
+    and the chunk. It has the terms of that function in its order, so that rounding does not make it more."""
+    tiles = -(-problem.output_blocks // tile["tile_o"]) * -(-problem.pixels // tile["tile_p"])
+    cycles = problem.batch * tiles * units * _products_cycles(problem, tile, machine, 0.0) / threads
+    exposed = 0.0 if problem.prefetched else _COLD
+    return seconds(cycles, [Stream(problem.weight_bytes / threads, problem.weights_in, exposed)], machine, threads)
 
 
 def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> bool:
@@ -185,16 +198,22 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     """Cycles of one register tile over the whole reduction."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
-    latency = _LATENCY_OF_SUMS if problem.adds else _LATENCY
-    step = step_cycles(to, tp, product_rate(problem, machine), latency)
-    step *= 1 + 0.03 * tp if problem.scattered(tp) and not problem.numbered else 1.0
-    step += (_WIDENING_BYTES if problem.adds else _WIDENING) * to if problem.word < 4 else 0.0
     chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
-    inside = problem.inside(tp) if leaves_out_padding(problem, config, machine) else 1.0
-    cycles = problem.steps * inside * max(step + weight_cycles / 4, weight_cycles) + 10
-    cycles += _DIVISION * tp if problem.numbered else 0.0
+    cycles = _products_cycles(problem, config, machine, weight_cycles)
     if chunks > 1:
         fits = 4 * units.tiles_p * tp * to * problem.lanes <= machine.l2 // 2
         cycles += chunks * ((1 if fits else 2) * _PARTIAL_SUM * to * tp + 8)
     return float(cycles)
+
+
+def _products_cycles(problem: Problem, tile: Config, machine: Machine, weight_cycles: float) -> float:
+    """Cycles of one register tile without partial sums, where the weights of a step arrive in so many."""
+    to, tp = tile["tile_o"], tile["tile_p"]
+    latency = _LATENCY_OF_SUMS if problem.adds else _LATENCY
+    step = step_cycles(to, tp, product_rate(problem, machine), latency)
+    step *= 1 + 0.03 * tp if problem.scattered(tp) and not problem.numbered else 1.0
+    step += (_WIDENING_BYTES if problem.adds else _WIDENING) * to if problem.word < 4 else 0.0
+    inside = problem.inside(tp) if leaves_out_padding(problem, tile, machine) else 1.0
+    cycles = problem.steps * inside * max(step + weight_cycles / 4, weight_cycles) + 10
+    return cycles + (_DIVISION * tp if problem.numbered else 0.0)

@@ -80,11 +80,11 @@ class Problem:
     free: bool = False
     numbered: bool = False
 
-    @property
+    @functools.cached_property
     def output_blocks(self) -> int:
         return -(-self.outputs // self.lanes)
 
-    @property
+    @functools.cached_property
     def steps(self) -> int:
         """Length of the reduction."""
         return self.blocks * self.taps[0] * self.taps[1] * self.inner
@@ -98,12 +98,12 @@ class Problem:
         """Whether the instruction leaves its products to be added by another."""
         return self.instruction == "dot_int16"
 
-    @property
+    @functools.cached_property
     def weight_bytes(self) -> int:
         """Of all sets of weights."""
         return self.word * self.weight_sets * self.output_blocks * self.lanes * self.steps
 
-    @property
+    @functools.cached_property
     def input_bytes(self) -> int:
         """Of the pixels that all problems read."""
         return 4 * self.batch * (self.image or self.pixels) * self.blocks * self.inner

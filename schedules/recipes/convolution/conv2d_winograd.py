@@ -110,8 +110,9 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             if blocked.least_seconds(Tiling.of(match, m, 0).problem(match), machine, threads) >= cost:
                 continue
             for config in self._by_height(match, machine, m, threads):
-                if not best or self.cost(match, config, machine) < cost:
-                    best, cost = config, self.cost(match, config, machine)
+                own = self.cost(match, config, machine)
+                if not best or own < cost:
+                    best, cost = config, own
         return best
 
     def cuts(self, match: WinogradMatch, config: Config) -> bool:
