@@ -18,8 +18,8 @@ MAX_MODULES_IN_A_FOLDER = 20
 BUDGET = {
     "api": 275, "benchmarking": 1125, "byoc": 10900, "byoc.testing": 1075, "cli": 2275, "core": 6075, "driver": 5400,
     "frontend": 15600, "inspection": 4525, "ops": 1550, "ops.scalars": 925, "passes": 12625, "precision": 500,
-    "quantization": 1325, "rates": 1000, "runtime": 6650, "schedules": 11750, "tuning": 7100, "verification": 2825,
-    "benchmarks": 8600, "tests": 72050,
+    "quantization": 1325, "rates": 1000, "runtime": 6650, "schedules": 11775, "tuning": 7100, "verification": 2825,
+    "benchmarks": 8600, "tests": 72125,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
