@@ -14,7 +14,7 @@ import functools
 import math
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from .converters.selection.counting import COUNTING
 from .counts import add_counts, carry, convert_counting
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
-from .known_values import check_decided, known_outputs, value_of
+from .known_values import Positions, check_decided, known_outputs, value_of
 from .naming import Names, identifier, node_labels
 from .outputs import spread_outputs, tensor_of
 from .reading.narrow import NARROW, stored, with_stated_dtype, wrapped
@@ -90,7 +90,7 @@ class GraphImporter(ONNXGraphImporter):
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
-        self._positions: set[str] = set()  # what is computed of a Range
+        self._positions = Positions()
         self._in_float32 = InFloat32()
         self.trace = Trace(wide=self._in_float32.wide)
         self.regions = self.trace.regions
@@ -302,25 +302,13 @@ class GraphImporter(ONNXGraphImporter):
         """Make the outputs of a node constants, if they can be computed now."""
         inputs = [self._nodes[name] if name else None for name in node.input]
         arrays = known_outputs(node, inputs, self.opset, self.shared.derived if self.shared else None)
-        if self._computes_of_positions(node, arrays):
+        if self._positions.stay(node, arrays):
             arrays = None
         if self._growth and self._growth.decided(f"known {self._top}", arrays is None):
             return False
         if arrays is not None:
             self._nodes.update(zip(filter(None, node.output), map(constant_of, arrays), strict=True))
         return arrays is not None
-
-    def _computes_of_positions(self, node: onnx.NodeProto, arrays: Sequence[np.ndarray] | None) -> bool:
-        """Whether these are floats that are computed of a Range.
-
-        They stay operators, which a pass folds: of any size, positions follow a rule, and what is computed of them may
-        follow none (the centers of a detector's cells, of all its resolutions in a row).
-        """
-        if node.op_type != "Range" and self._positions.isdisjoint(node.input):
-            return False
-        self._positions.update(node.output)
-        floats = any(array.dtype.kind == "f" and array.size > 1 for array in arrays or ())
-        return floats and node.op_type not in ("Range", "Cast")
 
     @contextlib.contextmanager
     def _converting(self, node: onnx.NodeProto, label: str) -> Iterator[None]:

@@ -52,6 +52,29 @@ def known_outputs(
     return None if values is None else computed(node, values, opset, shared)
 
 
+class Positions:
+    """What a graph computes of a Range.
+
+    Floats of it stay operators, which a pass folds: of any size, positions follow a rule, and what is computed of them
+    may follow none (the centers of a detector's cells, of all its resolutions in a row).
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def stay(self, node: onnx.NodeProto, arrays: Sequence[np.ndarray] | None) -> bool:
+        """Whether a node that could be computed now stays an operator; its outputs are noted.
+
+        Args:
+            arrays: its outputs; None if they are not known.
+        """
+        if node.op_type != "Range" and self._names.isdisjoint(node.input):
+            return False
+        self._names.update(node.output)
+        floats = any(array.dtype.kind == "f" and array.size > 1 for array in arrays or ())
+        return floats and node.op_type not in ("Range", "Cast")
+
+
 def computed(
     node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int, shared: Shared = None
 ) -> list[np.ndarray] | None:

@@ -183,6 +183,11 @@ class Alignment:
             self._solver.learn(extent, values)
         return extent
 
+    @property
+    def following(self) -> dict[tuple[str, int], bool]:
+        """Constants as :attr:`varying` has them, of which the elements may follow a rule."""
+        return {place: False for place in (*self.varying, *self.growing) if not self.varying.get(place)}
+
     def _operand(self, values: Sequence[Any], variable: str, number: int) -> Extents:
         """The extents of an operand of each program."""
         if not isinstance(values[0], GenericConst):
