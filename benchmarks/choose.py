@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import tvm_ext
+from tvm_ext.benchmarking.benchmark import REFERENCE
 from tvm_ext.core.machine import available_cores
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend import zoo
@@ -30,7 +31,7 @@ from benchmarks.asked.settings import Settings, run_folder
 from benchmarks.common import arguments
 from benchmarks.common.results import RESULTS, read_json, say, write_results
 from benchmarks.common.rows import Row, filled
-from benchmarks.measuring.contest import REFERENCE, Contender, Standing, contest
+from benchmarks.measuring.contest import Contender, Standing, contest
 
 MODELS = ("resnet18", "resnet50")
 #: Time of the measured program over that of the tuned one; seconds that a second choice may take.
@@ -107,7 +108,7 @@ def _standing(
     programs: Mapping[str, Options],
     args: argparse.Namespace,
 ) -> Standing:
-    reference = Contender(REFERENCE, "onnxruntime", "onnxruntime", path, "f32")
+    reference = Contender(REFERENCE, "onnxruntime", REFERENCE, path, "f32")
     ours = [
         Contender(key, key, "tvm_ext", path, "f32", options) for key, options in programs.items()
     ]

@@ -19,6 +19,7 @@ OPERATOR_NAMES = {
     "tvm_ext/frontend/converters/microsoft/nchwc.py::_pool": "a domain's operators",
     "tvm_ext/frontend/converters/microsoft/standard.py::_ACTIVATIONS": "how a domain passes parameters of activations",
     "tvm_ext/frontend/converters/selection/counting.py::COUNTING": "the operators of the converters there",
+    "tvm_ext/frontend/converters/selection/along.py::_SOFTMAX": "whose axes are all from one on, before opset 13",
     "tvm_ext/frontend/counts.py::_HANDED_ON": "by which index elements of a counted tensor come, of each by itself",
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",

@@ -41,6 +41,16 @@ TITLE_MODEL = Wheel(
     "41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31",
     ("traceforge_title_model/data/span/encoder.onnx",),
 )  # fmt: skip
+NUDENET = Wheel(
+    "nudenet==3.4.2",
+    "5937dbd84e5d8e5de038f08ffea5a1bb50a08475776bf2b4795914ce0eaf0331",
+    ("nudenet/320n.onnx",),
+)  # fmt: skip
+SPEECHMOS = Wheel(
+    "speechmos==0.0.1.1",
+    "31c4c9d3234f6ee10102edff74333014c50006a3f389daf7ecacae34e68ebbf7",
+    ("speechmos/aecmos_models/Run_1663829550_Stage_0.onnx",),
+)  # fmt: skip
 SILERO_VAD = Wheel(
     "silero-vad==6.2.3",
     "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8",

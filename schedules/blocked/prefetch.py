@@ -17,15 +17,12 @@ adds leave load slots free (two 56x56 layers took 180 us without, 160 with), and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.recipe import Match, Param
-
-if TYPE_CHECKING:
-    from .kernel import BlockedMatch
 
 #: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines, 1 if no
 #: cache keeps them from call to call).
@@ -72,8 +69,3 @@ def sprinkle(
 def buffer_name(match: Match, param: Param) -> str:
     """Name of a parameter's buffer: :func:`..steps.arguments.placeholders` names by position."""
     return f"p{match.group.params.index(param)}"
-
-
-def weight_name(match: BlockedMatch) -> str:
-    """Name of the buffer of the packed weight."""
-    return buffer_name(match, match.weight)

@@ -29,7 +29,7 @@ from tvm_ext.ops.scalars.functions import cast
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, in_fewer_bytes, matmul_kernel, matmul_problem, result_index, schedule_matmul
-from ..blocked.prefetch import weight_name
+from ..blocked.prefetch import buffer_name
 from ..steps.arguments import Arguments
 from ..steps.indices import unflatten
 from ..steps.storage import schedule_decoded, why_not_float32
@@ -84,5 +84,5 @@ class Dense(MatmulRecipe[blocked.BlockedMatch]):
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
         schedule_decoded(sch, match.data, config["threads"], machine.lanes)
-        index, weight = result_index(match.group.shape), weight_name(match)
+        index, weight = result_index(match.group.shape), buffer_name(match, match.weight)
         schedule_matmul(sch, match.problem, config, index, weight=weight, blocker=blocker)

@@ -18,7 +18,7 @@ from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, matmul_kernel, result_index, schedule_matmul
-from ..blocked.prefetch import weight_name
+from ..blocked.prefetch import buffer_name
 from ..dots.instructions import multiply
 from ..dots.operands import AnchorValue, DotMatch, operands_of, schedule_shifts, weight_layout, words_of
 from ..steps.arguments import Arguments
@@ -78,7 +78,7 @@ class DenseDot(MatmulRecipe[DotMatch]):
     def schedule(self, sch: Schedule, match: DotMatch, config: Config, machine: Machine) -> None:
         if match.copied:
             parallel_rows(sch, sch.get_loops(sch.get_sblock("rows"))[:1], config["threads"])
-        index, weight = result_index(match.group.shape), weight_name(match)
+        index, weight = result_index(match.group.shape), buffer_name(match, match.weight)
         unit = schedule_matmul(sch, match.problem, config, index, match.dot, weight)
         schedule_shifts(sch, match, unit)
         multiply(sch, match.dot)

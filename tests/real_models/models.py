@@ -75,6 +75,17 @@ def _scene(rng: np.random.Generator, batch: int, height: int, width: int) -> Inp
     return {"x": (pictures.transpose(0, 3, 1, 2) * 2 - 1).astype(np.float32)}
 
 
+def _pictures(rng: np.random.Generator, batch: int, height: int, width: int) -> Inputs:
+    """Pictures of 0..1, channels first."""
+    pictures = np.stack([draw.picture(rng, height, width) for _ in range(batch)]) / 255
+    return {"images": pictures.transpose(0, 3, 1, 2).astype(np.float32)}
+
+
+def _echoes(rng: np.random.Generator, frames: int) -> Inputs:
+    """Log-mel spectrograms of three signals, and the state of its recurrence."""
+    return {"input": rng.normal(0, 1, (1, 3, frames, 160)).astype(np.float32), "h0": np.zeros((4, 1, 64), np.float32)}
+
+
 def _captcha(rng: np.random.Generator, width: int) -> Inputs:
     return {"input1": ((draw.text_line(rng, 64, width) - 0.5) / 0.5).astype(np.float32)[None, None]}
 
@@ -178,6 +189,8 @@ MODELS: dict[str, RealModel] = {
         pinned.TITLE_MODEL, "encoder.onnx", _sentences("input_ids", "attention_mask", vocabulary=draw.T5),
         ((1, 64), (2, 13)), requantizes=True,
     ),
+    "nudenet": RealModel(pinned.NUDENET, "320n.onnx", _pictures, ((1, 320, 320), (2, 96, 64))),
+    "aecmos": RealModel(pinned.SPEECHMOS, "Run_1663829550_Stage_0.onnx", _echoes, ((100,), (37,))),
     "silero-vad": RealModel(pinned.SILERO_VAD, "silero_vad_openvino_16k.onnx", _speech, ((),), free=False),
     "silero-vad-rates": RealModel(pinned.SILERO_VAD, "silero_vad.onnx", _speech_of_rate, ((16000,), (8000,))),
     "smart-turn": RealModel(pinned.SMART_TURN, "smart-turn-v3.2-cpu.onnx", _spectrogram, ((1,),)),

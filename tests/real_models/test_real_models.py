@@ -87,3 +87,15 @@ def test_what_is_free_is_of_any_size_or_asked_for(name: str) -> None:
     for feed in feeds:
         verdict = verdict_on(model, data, feed, compiled.run(feed))
         assert not verdict.reason, f"{name}, {dims}: {verdict.reason}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["nudenet", "aecmos"])
+def test_sizes_that_a_model_admits_are_read_off_it(name: str) -> None:
+    """Steps of 32 and centers of cells of a detector; the batch and the least length of a model of speech."""
+    model, data = MODELS[name], file_of(MODELS[name])
+    compiled = tvm_ext.compile(data, cache=False, records=None)
+    for size in model.sizes:
+        feed = model.inputs(size, 0)
+        verdict = verdict_on(model, data, feed, compiled.run(feed))
+        assert not verdict.reason, f"{name}, {size}: {verdict.reason}"

@@ -98,7 +98,7 @@ def test_a_model_that_cannot_be_timed_at_the_end_still_has_its_report(tmp_path, 
 
 
 def test_a_wrong_final_program_is_loud(tmp_path, monkeypatch):
-    checked = types.SimpleNamespace(ok=False, outputs=())
+    checked = types.SimpleNamespace(ok=False, outputs=(), of_range=None)
     monkeypatch.setattr(tune_module, "judge", lambda *a, **k: Judgement(None, checked, {}, (), "disagrees"))
     report = with_fakes(tmp_path, trials=5)
     assert not report.ok and "disagrees with onnxruntime, so no record is kept" in str(report)

@@ -287,7 +287,11 @@ class CompileOptions:
         return dict(self.specialize).get(self.symbol, DEFAULT_SIZES) if self.symbol else ()
 
     def with_dims(self, dims: Mapping[str, tuple[int, ...]]) -> CompileOptions:
-        """These options with bounds of symbolic dimensions."""
+        """These options with bounds of symbolic dimensions.
+
+        Args:
+            dims: name -> smallest and largest size.
+        """
         return replace(self, dims=tuple(dims.items()))
 
     def bound(self, size: int) -> CompileOptions:

@@ -52,11 +52,16 @@ def known_outputs(
     return None if values is None else computed(node, values, opset, shared)
 
 
+#: Operators that repeat positions of one axis along others.
+_REPEATING = ("Expand", "Tile")
+
+
 class Positions:
     """What a graph computes of a Range.
 
-    Floats of it stay operators, which a pass folds: of any size, positions follow a rule, and what is computed of them
-    may follow none (the centers of a detector's cells, of all its resolutions in a row).
+    Where floats of it are repeated along another axis, that stays an operator, which a pass folds: of any size,
+    positions follow a rule, and what is computed of several axes may follow none (the centers of a detector's cells, of
+    all its resolutions in a row).
     """
 
     def __init__(self) -> None:
@@ -71,8 +76,7 @@ class Positions:
         if node.op_type != "Range" and self._names.isdisjoint(node.input):
             return False
         self._names.update(node.output)
-        floats = any(array.dtype.kind == "f" and array.size > 1 for array in arrays or ())
-        return floats and node.op_type not in ("Range", "Cast")
+        return node.op_type in _REPEATING and any(array.dtype.kind == "f" for array in arrays or ())
 
 
 def computed(

@@ -29,6 +29,8 @@ from .snapshots import Snapshots
 _HEAD = """\
 # {what}
 # Change it, and go on from it: tvm-ext compile --from FILE. Reading this file runs it, so go on from your own only.
+from __future__ import annotations
+
 from typing import TypeVar
 
 from tvm.script import ir as I

@@ -21,7 +21,7 @@ from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import convolution_of, free_extents, image_kernel, schedule_image
-from ...blocked.prefetch import weight_name
+from ...blocked.prefetch import buffer_name
 from ...dots.image import DotImageMatch, ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 from ...dots.instructions import multiply
 from ...dots.operands import AnchorValue, Operands, operands_of, schedule_shifts, weight_layout, words_of
@@ -85,7 +85,9 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
         return image_kernel(args, problem, window, lambda n, o, q, j, channel: value(acc(n, o, q, j), o, j))
 
     def schedule(self, sch: Schedule, match: DotImageMatch, config: Config, machine: Machine) -> None:
-        unit = blocked.schedule_tiles(sch, match.problem, config, dot=match.dot, weight=weight_name(match))
+        unit = blocked.schedule_tiles(
+            sch, match.problem, config, dot=match.dot, weight=buffer_name(match, match.weight)
+        )
         schedule_shifts(sch, match, unit)
         if match.copied:
             schedule_copy(sch, match, config)

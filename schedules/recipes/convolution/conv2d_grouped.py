@@ -34,7 +34,7 @@ from ...blocked.convolution import (
     schedule_padding,
     tap_rows,
 )
-from ...blocked.prefetch import weight_name
+from ...blocked.prefetch import buffer_name
 from ...steps.arguments import Arguments
 from ...steps.widened import scaled
 from ...steps.window import Window
@@ -140,7 +140,9 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
     ) -> None:  # fmt: skip
         schedule_padding(sch, match.data, match.window, config["threads"])
         image = blocked.padded_image(match.problem, config, machine)
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
+        blocked.schedule_tiles(
+            sch, match.problem, config, weight=buffer_name(match, match.weight), blocker=blocker, image=image
+        )
         schedule_image(sch, match.problem, match.window, config, match.merged)
 
 

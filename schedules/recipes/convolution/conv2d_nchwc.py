@@ -30,7 +30,7 @@ from ...blocked.convolution import (
     schedule_padding,
     tap_rows,
 )
-from ...blocked.prefetch import buffer_name, weight_name
+from ...blocked.prefetch import buffer_name
 from ...steps.arguments import Arguments
 from ...steps.widened import scaled
 
@@ -103,7 +103,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         image = blocked.padded_image(match.problem, config, machine)
         data = buffer_name(match, match.data) if reads_pixels(match.data, match.window) else None
         blocked.schedule_tiles(
-            sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image, data=data
+            sch, match.problem, config, weight=buffer_name(match, match.weight), blocker=blocker, image=image, data=data
         )
         own = blocker is blocked.configured and blocked.copies_own(match.problem, config, machine)
         schedule_padding(sch, match.data, match.window, config["threads"], own)

@@ -27,7 +27,7 @@ from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import convolution_of, free_extents, image_layouts, padded, schedule_padding
-from ...blocked.prefetch import weight_name
+from ...blocked.prefetch import buffer_name
 from ...steps.arguments import Arguments
 from ...steps.loops import flat_map
 from ...steps.widened import scaled
@@ -197,10 +197,10 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
     def schedule(self, sch: Schedule, match: TransposeMatch, config: Config, machine: Machine) -> None:
         schedule_padding(sch, match.data, match.window, config["threads"])
         if match.interleaves:
-            blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
+            blocked.schedule_tiles(sch, match.problem, config, weight=buffer_name(match, match.weight))
             sch.transform_layout(sch.get_sblock("out"), ("write", 0), lambda b, o, q, j: _place(match, b, o, q, j))
         else:
-            blocked.schedule_tiles(sch, match.problem, config, "product", weight=weight_name(match))
+            blocked.schedule_tiles(sch, match.problem, config, "product", weight=buffer_name(match, match.weight))
             flat_map(sch, sch.get_sblock("out"), config["threads"], machine.lanes)
 
 

@@ -35,7 +35,7 @@ from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import image_layouts
-from ...blocked.prefetch import weight_name
+from ...blocked.prefetch import buffer_name
 from ...blocked.winograd import TILES, Transform, WinogradWeight
 from ...blocked.winograd_stages import (
     Tiling,
@@ -222,7 +222,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         unit = _schedule_result(sch, tiling, config)
         if unit is not None:
             sch.compute_at(sch.get_sblock("product"), unit, preserve_unit_loops=True)
-        problem, weight = tiling.problem(match), weight_name(match)
+        problem, weight = tiling.problem(match), buffer_name(match, match.weight)
         blocked.schedule_tiles(
             sch, problem, _inside(config), "product", weight=weight, blocker=blocker,
             data=None if tiling.planar else "v", numbered=tiling.numbered(match),

@@ -8,7 +8,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tvm_ext.core.errors import InputError, UnsupportedError
+from tvm_ext.core.errors import InputError, TvmExtError, UnsupportedError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.frontend.checks.admitted import admitted
 from tvm_ext.frontend.reading.shapes import free_shapes
@@ -92,6 +92,24 @@ def test_such_models_compile_as_they_are(proto: onnx.ModelProto) -> None:
     shape = [dim if isinstance(dim, int) else 1 for dim in compiled.inputs[0].shape]
     with pytest.raises(InputError):
         compiled.run({"x": np.zeros([*shape[:-1], shape[-1] + 4000], np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights"),
+    [
+        ([node("Squeeze", "x s", "y")], {"s": np.array([7])}),
+        ([node("Conv", "x w", "y")], {"w": random(3)}),
+        ([node("MaxPool", "x", "y", kernel_shape=[2], pads=[1])], {}),
+        ([node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[1])], {}),
+        ([node("Reshape", "x s", "y")], {"s": np.array(3)}),
+        ([node("LSTM", "x w r", "y", hidden_size=2)], {"w": random(3), "r": random(3)}),
+    ],
+)
+def test_an_invalid_node_is_refused_as_it_is_of_numbers(nodes: Any, weights: dict[str, np.ndarray]) -> None:
+    proto = graph(nodes, ("N", "D"), weights)
+    for options in ({}, {"shapes": {"x": (2, 3)}}):
+        with pytest.raises(TvmExtError):
+            tvm_ext.compile(proto, cache=False, **options)
 
 
 def test_a_model_that_takes_no_size_is_refused() -> None:

@@ -84,31 +84,31 @@ def nonzero() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         node("Shape", "nz", "n", "count"), node("Gather", "n one", "c", "second"),
         node("Cast", "c", "f", "float", to=F32),
         node("Transpose", "nz", "t", "turn"), node("GatherND", "h t", "v", "values"),
-        node("CumSum", "v zero", "cs", "cumulated"), node("ReduceMean", "cs", "m", "mean", keepdims=0),
+        node("LpNormalization", "v", "cs", "normalized", axis=0), node("ReduceMean", "cs", "m", "mean", keepdims=0),
         node("Div", "h f", "d", "div"),
         node("Add", "d m", "y", "add"),
     ]  # fmt: skip
-    weights = {"w": random(6, 5, seed=1), "one": np.array(1), "zero": np.array(0)}
+    weights = {"w": random(6, 5, seed=1), "one": np.array(1)}
     return model(nodes, [value("x", [4, 6])], [value("y", [4, 5])], weights), {"x": random(4, 6)}
 
 
 def unique() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     nodes = [
         node("Floor", "x", "f", "floor"), node("Unique", "f", "u", "unique"),
-        node("CumSum", "u zero", "cs", "cumulated"), node("ReduceMax", "cs", "m", "max", keepdims=0),
+        node("LpNormalization", "u", "cs", "normalized", axis=0), node("ReduceMax", "cs", "m", "max", keepdims=0),
         node("Size", "u", "n", "size"),
         node("Cast", "n", "c", "float", to=F32), node("Mul", "m c", "y", "mul"),
     ]  # fmt: skip
-    proto = model(nodes, [value("x", [20])], [value("y", [])], {"zero": np.array(0)})
+    proto = model(nodes, [value("x", [20])], [value("y", [])])
     return proto, {"x": random(20, scale=3)}
 
 
 def compress() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     nodes = [
-        node("Compress", "x c", "k", "compress", axis=1), node("CumSum", "k one", "cs", "cumulated"),
+        node("Compress", "x c", "k", "compress", axis=1), node("Trilu", "k", "cs", "triangle"),
         node("ReduceSum", "cs axes", "y", "sum", keepdims=0),
     ]  # fmt: skip
-    weights = {"axes": np.array([1]), "one": np.array(1)}
+    weights = {"axes": np.array([1])}
     proto = model(nodes, [value("x", [3, 4]), value("c", [4], B)], [value("y", [3])], weights)
     return proto, {"x": random(3, 4), "c": np.array([True, False, True, False])}
 
@@ -118,7 +118,8 @@ def suppression() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         node("Sigmoid", "l", "s", "scores"), node("NonMaxSuppression", "b s most iou", "sel", "nms"),
         node("Slice", "sel two three one", "col", "slice"), node("Squeeze", "col one", "id", "squeeze"),
         node("Squeeze", "s both", "flat", "flat"), node("Gather", "flat id", "g", "gather"),
-        node("TopK", "g three", "t ti", "top"), node("Mul", "t t", "y", "square"),
+        node("LpNormalization", "g", "gn", "normalized", axis=0), node("TopK", "gn three", "t ti", "top"),
+        node("Mul", "t t", "y", "square"),
     ]  # fmt: skip
     weights = {"most": np.array([20]), "iou": np.array([0.9], np.float32), "two": np.array([2]), "one": np.array([1]),
                "three": np.array([3]), "both": np.array([0, 1])}  # fmt: skip
@@ -176,7 +177,7 @@ def branches() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     ]
     nodes = [
         node("NonZero", "x", "nz", "nonzero"), node("Cast", "nz", "whole", "float", to=F32),
-        node("CumSum", "whole one", "f", "cumulated"),
+        node("Trilu", "whole", "f", "triangle"),
         helper.make_node("If", ["c"], ["o"], "if", then_branch=graphs[0], else_branch=graphs[1]),
         node("Mul", "o x", "y"),
     ]  # fmt: skip
@@ -197,10 +198,10 @@ def text_weights() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 MODELS = {
     strings: "text label number", sequence: "list at exp insert again", joined: "list erase join sum",
-    nonzero: "nonzero count turn values cumulated mean", unique: "unique cumulated max size",
-    compress: "compress cumulated sum",
-    suppression: "nms slice squeeze gather top", contributed: "inverse distance", learned: "norm", loop: "loop total",
-    branches: "nonzero float cumulated if",
+    nonzero: "nonzero count turn values normalized mean", unique: "unique normalized max size",
+    compress: "compress triangle sum",
+    suppression: "nms slice squeeze gather normalized top", contributed: "inverse distance", learned: "norm",
+    loop: "loop total", branches: "nonzero float triangle if",
 }  # fmt: skip
 
 
@@ -343,7 +344,7 @@ def test_a_model_that_needs_none_has_no_region() -> None:
 REFUSED = {
     "elements of type STRING": ([node("Cast", "x", "y", "text", to=S)], S),
     "is a sequence": ([node("SequenceConstruct", "x", "s"), node("SequenceErase", "s i", "y", "erase")], None),
-    "only known at run time": ([node("NonZero", "x", "h", "nz"), node("CumSum", "h i", "y")], I64),
+    "only known at run time": ([node("NonZero", "x", "h", "nz"), node("Trilu", "h", "y")], I64),
     "'Nonsense'": ([node("Nonsense", "x", "y", domain="nowhere")], F32),
 }
 
@@ -359,7 +360,7 @@ def test_an_output_that_is_no_tensor_of_known_shape_is_refused(text: str) -> Non
 
 
 def test_a_stated_shape_is_taken_and_held() -> None:
-    nodes = [node("NonZero", "x", "nz"), node("CumSum", "nz axis", "y")]
+    nodes = [node("NonZero", "x", "nz"), node("Trilu", "nz", "y")]
     proto = model(nodes, [value("x", [2, 3])], [value("y", [2, 6], I64)], {"axis": np.array(0)})
     x = np.abs(random(2, 3)) + 1
     check(proto, {"x": x})

@@ -176,7 +176,7 @@ def test_options_are_checked_before_anything_is_done() -> None:
     for options, message in (
         ({"when": "never"}, "choose 'pays' or 'always'"),
         ({"skip": 3}, "skip=3"),
-        ({"skip": [3]}, "names of nodes or operators"),
+        ({"skip": [3]}, "a name or several are needed"),
         ({"minimum_work": -1}, "minimum_work=-1"),
         ({"rows": 3}, "has no option 'rows'"),
     ):

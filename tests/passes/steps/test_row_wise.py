@@ -10,7 +10,7 @@ import pytest
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import _row_wise_outputs
+from tvm_ext.driver.programs import _row_wise_outputs
 from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.frontend.reading.shapes import input_specs
 from tvm_ext.ops import operators

@@ -27,7 +27,7 @@ from tvm_ext.driver.machine_code import code_of
 from tvm_ext.passes.tir import kernel_passes, prefetches
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.runtime.cpu import why_not_here
-from tvm_ext.schedules.blocked.prefetch import INPUTS, INTO_L1, INTO_L2, LINE_BYTES, LINES, SHARED_BY, weight_name
+from tvm_ext.schedules.blocked.prefetch import INPUTS, INTO_L1, INTO_L2, LINE_BYTES, LINES, SHARED_BY, buffer_name
 from tvm_ext.schedules.blocked.problem import Problem
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
@@ -140,7 +140,7 @@ def test_tiles_share_the_lines_of_a_chunk(kernel: str, machine: str) -> None:
     """An iteration reads a step of the panel: `tile_o` vectors of outputs for each of `inner` steps."""
     one = building(kernel, machine)
     problem, config = one.match.problem, one.config
-    assert {name for name, _, _ in annotations_of(one.function)} == {weight_name(one.match)}
+    assert {name for name, _, _ in annotations_of(one.function)} == {buffer_name(one.match, one.match.weight)}
     taps = 1 if isinstance(STREAMING[kernel][0], Conv2dWinograd) else math.prod(problem.taps)
     step = problem.inner * problem.lanes * config["tile_o"] * 4
     width = tvm.DataType(one.match.weight.dtype).bits // 8 if "dot" in kernel else 4

@@ -13,15 +13,20 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from ...core.options import DEFAULT_SIZE, CompileOptions
+from ...ops.operator import Kind
+from ...ops.table import of
 from ..reading.walk import attribute
 from .inference import SMALL, dims_known, types_of_outputs
 
 #: The largest size that is searched.
 _MOST = 1 << 16
+#: Nodes that are inferred in all, some ten thousand a second; what is behind them is not known.
+_MOST_INFERRED = 60_000
 #: How often sizes are changed, and how far from one another it is seen whether an extent depends on it.
 _STEPS, _FAR = 32, 64
 #: The largest size of a dimension without bounds whose least is larger than usual, as a multiple of the least.
@@ -123,36 +128,43 @@ class _Shapes:
         graph = model.graph
         self._nodes, self._inputs, self._named = list(graph.node), list(graph.input), dict(options.shapes)
         self._versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
-        within = [(node.output[0], attribute(node, "value")) for node in graph.node if node.op_type == "Constant"]
+        within = [(name, attribute(n, "value")) for n in graph.node if n.op_type == "Constant" for name in n.output]
         constants = [*((t.name, t) for t in graph.initializer), *((name, t) for name, t in within if t is not None)]
-        self._constants = {name: numpy_helper.to_array(t) for name, t in constants if math.prod(t.dims) <= SMALL}
+        small = ((name, t) for name, t in constants if math.prod(t.dims) <= SMALL)
+        self._constants = {name: array for name, t in small if (array := _array(t)) is not None}
         self._weights = {name: helper.make_tensor_type_proto(t.data_type, t.dims) for name, t in constants}
         self._types: dict[tuple[tuple[str, int], ...], list[Types]] = {}
+        self._left = _MOST_INFERRED
 
     def gaps(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Places of extents that nodes cannot take: number of the node, and of the extent there."""
         for number in range(len(self._nodes)):
-            for which, (extra, more) in enumerate([*self._gaps(number, sizes)]):
+            for which, (extra, more) in enumerate(self._gaps(number, sizes)):
                 if extra < 0 or (extra > 0 and not more):
                     yield number, which
 
     def gap_at(self, place: tuple[int, int], sizes: Mapping[str, int]) -> Gap | None:
         """What an extent has too much or too little; None where shapes of its node are not known."""
         number, which = place
-        gaps = list(self._gaps(number, sizes))
+        gaps = self._gaps(number, sizes)
         return gaps[which] if which < len(gaps) else None
 
     def gap_with(self, place: tuple[int, int], sizes: Mapping[str, int], name: str, size: int) -> Gap | None:
         """:meth:`gap_at` with another size of one dimension."""
         return self.gap_at(place, {**sizes, name: size})
 
-    def _gaps(self, number: int, sizes: Mapping[str, int]) -> Iterator[Gap]:
+    def _gaps(self, number: int, sizes: Mapping[str, int]) -> tuple[Gap, ...]:
         node = self._nodes[number]
-        rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        rule = _rule_of(node)
         types = self._known(number, sizes) if rule is not None else {}
         shapes = [_shape(types.get(name)) for name in node.input]
-        if rule is not None and shapes[0] is not None:
-            yield from rule(node, shapes, _shape(types.get(node.output[0])), [*map(self._constants.get, node.input)])
+        if rule is None or not shapes or shapes[0] is None:
+            return ()
+        constants = [self._constants.get(name) for name in node.input]
+        try:
+            return tuple(rule(node, shapes, constants))
+        except (IndexError, ValueError):  # no valid node: it was refused, and no size mends it
+            return ()
 
     def _known(self, number: int, sizes: Mapping[str, int]) -> Types:
         """Value -> type, of all values up to those of a node."""
@@ -161,7 +173,8 @@ class _Shapes:
             self._types[key] = [{**{value.name: self._type(value, sizes) for value in self._inputs}, **self._weights}]
         steps = self._types[key]  # one more for each node that was asked
         known = steps[0]
-        for node in self._nodes[len(steps) - 1 : number + 1]:
+        for node in self._nodes[len(steps) - 1 : number + 1] if self._left > 0 else ():
+            self._left -= 1
             known.update(types_of_outputs(node, self._versions, known, self._constants))
             steps.append(known)
         return known
@@ -173,6 +186,14 @@ class _Shapes:
         return helper.make_tensor_type_proto(value.type.tensor_type.elem_type, dims)
 
 
+def _array(tensor: onnx.TensorProto) -> np.ndarray | None:
+    """The elements of a tensor; None of one that is damaged."""
+    try:
+        return numpy_helper.to_array(tensor)
+    except (TypeError, ValueError):
+        return None
+
+
 def _shape(kind: onnx.TypeProto | None) -> Any:
     """Dimensions of a type; None where one is not known."""
     dims = None if kind is None else dims_known(kind)
@@ -180,23 +201,23 @@ def _shape(kind: onnx.TypeProto | None) -> Any:
 
 
 # -------------------------------------------------------------------------------------------- what operators can take
-Rule = Callable[[onnx.NodeProto, Sequence[Dims], Dims, Sequence[Any]], Iterator[Gap]]
-"""Of a node, by the shapes of its inputs, that of its first output, and constants among its inputs: gaps of extents."""
+Rule = Callable[[onnx.NodeProto, Sequence[Dims], Sequence[Any]], Iterator[Gap]]
+"""Of a node, by the shapes of its inputs and by constants among them: gaps of extents."""
 
 
-def _of_matmul(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]) -> Iterator[Gap]:
+def _of_matmul(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     left, right = inputs[:2]
     if left and right and len(right) > 1:
         yield left[-1] - right[-2], False
 
 
-def _of_gemm(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]) -> Iterator[Gap]:
+def _of_gemm(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     left, right = inputs[:2]
     if left and right:
         yield left[0 if attribute(node, "transA", 0) else 1] - right[1 if attribute(node, "transB", 0) else 0], False
 
 
-def _of_window(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]) -> Iterator[Gap]:
+def _of_window(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     data, weight = inputs[0] or (), inputs[1] if node.op_type == "Conv" else None
     if weight:
         yield data[1] - weight[1] * attribute(node, "group", 1), False
@@ -209,9 +230,7 @@ def _of_window(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, const
             yield min(extent + pad - step * (size - 1) - 1, 0), True
 
 
-def _of_recurrence(
-    node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]
-) -> Iterator[Gap]:
+def _of_recurrence(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     data, weight, state = inputs[0], inputs[1], inputs[5] if len(inputs) > 5 else None
     if data and weight:
         yield data[2] - weight[2], False
@@ -220,27 +239,25 @@ def _of_recurrence(
             yield data[batch] - state[batch], False
 
 
-def _of_broadcast(
-    node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]
-) -> Iterator[Gap]:
-    left, right = inputs[:2]
-    for own, other in zip(reversed(left or ()), reversed(right or ()), strict=False):
+def _of_broadcast(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
+    left, right = inputs[0] or (), inputs[1] if len(inputs) > 1 else None
+    for own, other in zip(reversed(left), reversed(right or ()), strict=False):
         yield (0 if 1 in (own, other) else own - other), False
 
 
-def _of_squeeze(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]) -> Iterator[Gap]:
+def _of_squeeze(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     """Axes have one element; where none are stated, those of some sizes have two or more."""
     data, axes = inputs[0] or (), constants[1] if len(constants) > 1 else attribute(node, "axes")
     if axes is not None:
-        yield from ((data[int(axis)] - 1, False) for axis in axes)
+        yield from ((data[int(axis)] - 1, False) for axis in np.reshape(axes, -1))
     elif len(node.input) < 2 or not node.input[1]:
         yield from ((min(extent - 2, 0), True) for extent in data)
 
 
-def _of_reshape(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, constants: Sequence[Any]) -> Iterator[Gap]:
+def _of_reshape(node: onnx.NodeProto, inputs: Sequence[Dims], constants: Sequence[Any]) -> Iterator[Gap]:
     """Elements are those of the target; where its first extent follows, rows stay rows."""
     data, target = inputs[0] or (), constants[1]
-    if target is not None and not attribute(node, "allowzero", 0):
+    if target is not None and target.ndim == 1 and not attribute(node, "allowzero", 0):
         wanted = [int(n) or data[axis] for axis, n in enumerate(target)]
         rows = 1 if wanted[:1] == [-1] else 0
         if -1 not in wanted[rows:]:
@@ -248,8 +265,13 @@ def _of_reshape(node: onnx.NodeProto, inputs: Sequence[Dims], output: Dims, cons
 
 
 _RULES: Mapping[str, Rule] = {
-    "MatMul": _of_matmul, "Gemm": _of_gemm, "Squeeze": _of_squeeze, "Reshape": _of_reshape,
-    **dict.fromkeys(("Conv", "MaxPool", "AveragePool", "LpPool"), _of_window),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), _of_recurrence),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow"), _of_broadcast),
+    "MatMul": _of_matmul, "Gemm": _of_gemm, "Squeeze": _of_squeeze, "Reshape": _of_reshape, "Conv": _of_window,
+    "MaxPool": _of_window, "AveragePool": _of_window, "LpPool": _of_window, "LSTM": _of_recurrence,
+    "GRU": _of_recurrence, "RNN": _of_recurrence,
 }  # fmt: skip
+
+
+def _rule_of(node: onnx.NodeProto) -> Rule | None:
+    if node.domain not in ("", "ai.onnx"):
+        return None
+    return _RULES.get(node.op_type, _of_broadcast if of(node.op_type).kind is Kind.ELEMENTWISE else None)
