@@ -231,7 +231,8 @@ def _prefetch(
     names: tuple[str, str | None],
     group: int,
 ) -> None:
-    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free; and inputs.
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free, here or, with
+    sizes known at run time, in a call; and inputs.
 
     Args:
         loops: over the tiles of a chunk, over the taps of a block of the reduction, and over the steps of a tap.
@@ -244,14 +245,15 @@ def _prefetch(
     if data is not None and problem.blocks > 1:
         lines = -(-p * problem.inner * 4 // LINE_BYTES)
         sch.annotate(body, INPUTS, [data, problem.pixels * problem.inner, lines])
-    if count > 1 or 2 * o + p <= o * p:
+    alone = 2 * o + p <= o * p
+    if count > 1 or alone:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         spread = int(sch.get(steps).extent) * count
         if math.prod(problem.taps) == 1 and lines % spread == 0 and not problem.free:
             body, lines = steps, lines // spread * count
         passing = problem.weights_in == "memory"
-        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing, problem.free)
+        sprinkle(sch, (tiles, count), body, weight, ahead, lines, passing, problem.free, alone)
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

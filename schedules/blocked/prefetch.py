@@ -29,6 +29,7 @@ from tvm_ext.core.recipe import Match, Param
 LINES = "tvm_ext.prefetch.lines"
 #: Annotation of a loop around it: 0 if none are shared; over the tiles that share the lines of a chunk 1, or, where a
 #: call may have fewer tiles, the lines of all of them in an iteration: each asks for its share of those there are.
+#: Below 0 they are those of two tiles or more: one alone asks for none.
 SHARED_BY = "tvm_ext.prefetch.shared_by"
 #: Annotation of the loop over the blocks of a reduction that each prefetch the next block's inputs of a tile into L1:
 #: (buffer, elements to the next block, lines). A tile reads few lines of each block, too short a run for the hardware.
@@ -48,7 +49,7 @@ def prefetch(buffer: Any, index: Sequence[Any], locality: int = INTO_L2) -> Any:
 
 def sprinkle(
     sch: Schedule, tiles: tuple[Any, int], body: Any, weight: str, ahead: int, lines: int, passing: bool,
-    free: bool = False,
+    free: bool = False, alone: bool = True,
 ) -> None:  # fmt: skip
     """Annotate a reduction so that it prefetches its weights a chunk ahead.
 
@@ -59,10 +60,11 @@ def sprinkle(
         ahead: elements of the weight from a chunk to the next one.
         passing: whether no cache keeps the weight from one call to the next.
         free: whether a call may have fewer tiles.
+        alone: whether a tile prefetches where it is all that a call has of a chunk.
     """
     loop, count = tiles
     share = -(-lines // count)
-    sch.annotate(loop, SHARED_BY, lines if free else 1)
+    sch.annotate(loop, SHARED_BY, (lines if alone else -lines) if free else 1)
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax, sym, tirx
 from tvm.s_tir import Schedule
 
 from tests.schedules.convolutions import conv_group
@@ -293,6 +293,13 @@ def test_a_buffer_that_the_loop_does_not_read_is_an_error() -> None:
     (loop, *_) = [each for each in loops_of(one.function) if LINES in each.annotations]
     with pytest.raises(AssertionError, match="p9"):
         prefetches._first_load(loop, "p9")
+
+
+@pytest.mark.parametrize(("total", "shares"), [(7, [7, 4, 3, 2]), (-7, [0, 4, 3, 2])])
+def test_tiles_of_a_call_share_its_lines(total: int, shares: list[int]) -> None:
+    """All of them, whatever the number of tiles; of a total below 0 one tile alone asks for none."""
+    each = [prefetches._share(total, tirx.const(count, "int32")) for count in (1, 2, 3, 4)]
+    assert [int(sym.Analyzer().simplify(share)) for share in each] == shares
 
 
 def test_tiles_are_numbered_through_the_rows_that_they_were_split_in() -> None:

@@ -109,17 +109,21 @@ def test_refuses(shapes: Any, constants: tuple[int, ...], reason: str) -> None:
     assert isinstance(miss, Miss) and reason in miss.reason
 
 
-@pytest.mark.parametrize("rows", [1, 7, 24])
-def test_rows_of_run_time_length_share_prefetches_by_tiles_of_a_call(rows: int, rng: np.random.Generator) -> None:
-    """The loop over tiles says how many lines all of them ask for; of a static program, that each asks for a share."""
+@pytest.mark.parametrize(("tile_p", "alone"), [(6, True), (2, False)])
+@pytest.mark.parametrize("rows", [1, 2, 7, 24])
+def test_rows_of_run_time_length_share_prefetches_by_tiles_of_a_call(
+    rows: int, tile_p: int, alone: bool, rng: np.random.Generator
+) -> None:
+    """The loop over tiles says how many lines all of them ask for, below 0 where one alone leaves no load slot free."""
     machine, group = Machine.detect(None, 2), dense_group((24, 64), 96)
-    config = {"tile_o": 2, "tile_p": 6, "parts": 1, "chunk": 2, "threads": 2}
+    config = {"tile_o": 2, "tile_p": tile_p, "parts": 1, "chunk": 2, "threads": 2}
     (n,) = symbols("N")
     free = with_extents(group, (n, 64), (64, 96), (96,), (n, 96))
     assert matched(RECIPE, free, machine).problem.free and not matched(RECIPE, group, machine).problem.free
     kernel = AnySize(RECIPE, free, machine, config)
     loops = [loop for loop in nodes_of(kernel.kernel.body, tirx.For) if SHARED_BY in loop.annotations]
-    assert [int(loop.annotations[SHARED_BY]) > 1 for loop in loops] == [True]
+    (lines,) = (int(loop.annotations[SHARED_BY]) for loop in loops)
+    assert abs(lines) > 1 and (lines > 0) == alone
     x, w, b = random(rng, rows, 64), random(rng, 64, 96), random(rng, 96)
     got = kernel({"N": rows}, (rows, 96), x, w, b)
     wide = [a.astype("float64") for a in (x, w, b)]

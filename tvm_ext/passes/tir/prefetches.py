@@ -37,12 +37,18 @@ def insert_prefetches(function: tirx.PrimFunc) -> tirx.PrimFunc:
         number, count = numbers[tiles.loop_var]
         total = int(tiles.annotations[SHARED_BY])
         number = number if total else tirx.const(0, "int32")
-        share = None if total < 2 or isinstance(count, tirx.IntImm) else tirx.floordiv(count + (total - 1), count)
+        share = None if total in (0, 1) or isinstance(count, tirx.IntImm) else _share(total, count)
         lines = (tirx.For, lambda loop: _prefetching(loop, number, share, passing))
         return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
     body = tvm_ffi.structural_map(function.body, (tirx.For, shared))
     return function.with_body(tvm_ffi.structural_map(body, (tirx.For, _prefetching_inputs)))
+
+
+def _share(total: int, count: Any) -> Any:
+    """Lines that each of so many tiles asks for, of a total of :data:`SHARED_BY`."""
+    share = tirx.floordiv(count + (abs(total) - 1), count)
+    return share if total > 0 else tirx.Select(count > 1, share, tirx.const(0, share.ty.dtype))
 
 
 def numbers_of(body: Any) -> dict[Any, tuple[Any, Any]]:

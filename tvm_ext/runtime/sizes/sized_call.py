@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.errors import InputError
 from ..function import Function
-from ..memory.arrays import Arrays, Places, aligned_empty
+from ..memory.arrays import Arrays, Places, aligned_empty, lend
 from ..spec import Metadata, Specs
 from .symbols import named_sizes, shape_at
 
@@ -42,14 +42,9 @@ class SizedCalls:
             InputError: see :func:`named_sizes` and :meth:`..spec.Metadata.program_at`.
         """
         plan = self._plan(arrays)
-        lent = plan.lent(arrays, into or [None] * len(plan.bounds))
-        if (memory := plan.memory) is None:
-            return plan.function.call(arrays, lent)
-        memory.sizes[:] = plan.sizes
-        places = [
-            own if place is None or own is None or not (index is None or output in plan.grown) else place
-            for output, (place, own, index) in enumerate(zip(lent, memory.outputs, plan.outputs, strict=True))
-        ]
+        memory, places = plan.memory, plan.places(arrays, into)
+        if memory is None:
+            return plan.function.call(arrays, places)
         for output, taken in plan.grown.items():
             _begin(places[output], arrays[taken])
         unread = {*plan.grown.values()}
@@ -57,10 +52,10 @@ class SizedCalls:
             array if whole is None or held is None else held if taken in unread else _filled(held, array, whole)
             for taken, (held, array, whole) in enumerate(zip(memory.inputs, arrays, plan.inputs, strict=False))
         ]
-        results = plan.function.call([*fed, memory.sizes], places)
+        results = plan.function.call([*fed, plan.sizes], places)
         parts = (r if index is None else r[index] for r, index in zip(results, plan.outputs, strict=True))
         return [
-            part if place is not own else np.array(part)
+            part if place is not own else part.copy()
             for part, place, own in zip(parts, places, memory.outputs, strict=True)
         ]
 
@@ -96,9 +91,10 @@ class SizedCalls:
             if min(shape, default=0) < 0:
                 wrong = f"output {spec.name!r} would be {shape} for {sizes}"
                 raise InputError(f"{wrong}: these sizes do not fit each other")
-        values = tuple(sizes[symbol.name] for symbol in program.symbols)
+        values = [sizes[symbol.name] for symbol in program.symbols]
+        now = _memory((len(values),), np.dtype(np.int64), values)
         parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
-        plan = _Plan(function, memory, values, inputs, parts, bounds, grown, frozenset(dict(program.updates)))
+        plan = _Plan(function, memory, now, inputs, parts, bounds, grown, frozenset(dict(program.updates)))
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -111,12 +107,10 @@ class _Memory:
 
     Attributes:
         inputs: of the model; None of one size alone.
-        sizes: of the program's symbols.
         outputs: None where the program writes to no such array.
     """
 
     inputs: Places
-    sizes: np.ndarray
     outputs: Places
 
     @classmethod
@@ -127,13 +121,12 @@ class _Memory:
             whole: numbers of inputs of one size alone, which are taken where they lie: the caches of a language model.
             unread: of those that it does not read; their arrays are never touched.
         """
-        *taken, sizes = [
-            None if number in whole else (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
-            for number, spec in enumerate(inputs)
+        taken = [
+            None if number in whole else _memory(spec.sizes, spec.numpy_dtype, None if number in unread else 0)
+            for number, spec in enumerate(inputs[:-1])
         ]
-        assert sizes is not None
-        memory = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
-        return cls(taken, sizes, [array if function.takes(i, array) else None for i, array in enumerate(memory)])
+        memory = [_memory(spec.sizes, spec.numpy_dtype) for spec in outputs]
+        return cls(taken, [array if function.takes(i, array) else None for i, array in enumerate(memory)])
 
 
 @dataclass(frozen=True)
@@ -153,21 +146,26 @@ class _Plan:
 
     function: Function
     memory: _Memory | None
-    sizes: tuple[int, ...]
+    sizes: np.ndarray
     inputs: Sequence[tuple[slice, ...] | None]
     outputs: Sequence[tuple[slice, ...] | None]
     bounds: Sequence[tuple[int, ...]]
     grown: Mapping[int, int]
     updated: Set[int]
 
-    def lent(self, arrays: Arrays, into: Places) -> list[np.ndarray | None]:
-        """The memory of each output that the program may write: of its bounds, and no input's, unless it updates it."""
+    def places(self, arrays: Arrays, into: Places | None) -> Places:
+        """The memory that each output is written to: the caller's, where it is of the bounds, the output has all of it,
+        and it is no input's, unless the output updates that; else that of the bounds."""
+        held = [None] * len(self.bounds) if self.memory is None else self.memory.outputs
+        if into is None:
+            return held
         return [
             place
             if place is not None and place.shape == bound
+            and (self.memory is None or (own is not None and (index is None or output in self.grown)))
             and (output in self.updated or not any(np.may_share_memory(place, array) for array in arrays))
-            else None
-            for output, (place, bound) in enumerate(zip(into, self.bounds, strict=True))
+            else own
+            for output, (place, own, bound, index) in enumerate(zip(into, held, self.bounds, self.outputs, strict=True))
         ]  # fmt: skip
 
 
@@ -175,9 +173,12 @@ def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(0, size) for size in shape)
 
 
-def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    memory = aligned_empty(shape, dtype)
-    memory[...] = 0
+def _memory(shape: Sequence[int], dtype: np.dtype[Any], filling: Any = None) -> np.ndarray:
+    """An array that is passed call after call, of zeros or the like if `filling` is not None."""
+    memory = aligned_empty(tuple(shape), dtype)
+    if filling is not None:
+        memory[...] = filling
+    lend(memory)
     return memory
 
 
