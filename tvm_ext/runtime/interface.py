@@ -38,10 +38,15 @@ class TensorSpec:
     dtype: str
     count: Count | None = None
 
-    @property
+    @functools.cached_property
     def batch_axis(self) -> int | None:
         """The symbolic dimension; None if all are numbers."""
         return next((axis for axis, dim in enumerate(self.shape) if isinstance(dim, str)), None)
+
+    @functools.cached_property
+    def rows_each(self) -> int:
+        """Its size along :attr:`batch_axis` for a row of the batch: 12 for "12*N"; 0 if all dimensions are numbers."""
+        return 0 if self.batch_axis is None else multiple_of_symbol(str(self.shape[self.batch_axis]))[0]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -54,12 +59,13 @@ class TensorSpec:
             raise TypeError(f"{self.name}: {self} has no sizes before its batch is known: use at()")
         return tuple(dim for dim in self.shape if isinstance(dim, int))
 
+    def sizes_at(self, batch: int) -> tuple[int, ...]:
+        """The shape for a batch of this size."""
+        return tuple(dim if isinstance(dim, int) else self.rows_each * batch for dim in self.shape)
+
     def at(self, batch: int) -> TensorSpec:
         """The tensor of a batch of this size."""
-        if self.batch_axis is None:
-            return self
-        dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
-        return replace(self, shape=dims)
+        return self if self.batch_axis is None else replace(self, shape=self.sizes_at(batch))
 
     def sized(self, sizes: Mapping[str, int]) -> TensorSpec:
         """The tensor for these sizes of symbols."""

@@ -12,7 +12,6 @@ from ..function import Function
 from ..memory.arrays import Arrays, Places, aligned_empty
 from ..memory.cache_lengths import IN_FRONT
 from ..spec import Specs, TensorSpec
-from .symbols import multiple_of_symbol
 
 
 @functools.lru_cache(maxsize=1024)
@@ -51,7 +50,7 @@ def run_composed(
         rows: size of the batch.
         into: one an output: memory for all its rows; None for memory of its own.
     """
-    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) if lent is None
+    results = [None if o.batch_axis is None else aligned_empty(o.sizes_at(rows), o.numpy_dtype) if lent is None
                else lent for o, lent in zip(outputs, into or [None] * len(outputs), strict=True)]  # fmt: skip
     start = 0
     for size in sizes:
@@ -61,7 +60,7 @@ def run_composed(
         function = functions[size]
         written = [p if p is not None and stop - start == size and function.takes(i, p) else None
                    for i, p in enumerate(places)]  # fmt: skip
-        token = IN_FRONT.set({spec.name: start * _each(spec) for spec in inputs})
+        token = IN_FRONT.set({spec.name: start * spec.rows_each for spec in inputs})
         try:
             values = function.call(fed, written)
         finally:
@@ -81,21 +80,15 @@ def _part(array: np.ndarray, spec: TensorSpec, start: int, stop: int) -> np.ndar
     axis = spec.batch_axis
     if axis is None:
         return array
-    each = _each(spec)
-    return array[(slice(None),) * axis + (slice(start * each, stop * each),)]
-
-
-def _each(spec: TensorSpec) -> int:
-    """How many rows of a tensor belong to a row of the batch; 0 if it has none."""
-    return 0 if spec.batch_axis is None else multiple_of_symbol(str(spec.shape[spec.batch_axis]))[0]
+    return array[(slice(None),) * axis + (slice(start * spec.rows_each, stop * spec.rows_each),)]
 
 
 def _filled(part: np.ndarray, spec: TensorSpec, size: int) -> np.ndarray:
     """The part with its last row, or zeros, repeated until it has `size`: numbers that the model is made for."""
-    axis = spec.batch_axis
-    if axis is None or part.shape[axis] == size:
+    axis, shape = spec.batch_axis, spec.sizes_at(size)
+    if axis is None or part.shape == shape:
         return part
-    if not part.shape[axis]:
-        return np.zeros((*part.shape[:axis], size, *part.shape[axis + 1 :]), part.dtype)
-    spare = np.repeat(part.take([-1], axis), size - part.shape[axis], axis)
-    return np.concatenate([part, spare], axis)
+    whole, before, rows = aligned_empty(shape, part.dtype), (slice(None),) * axis, part.shape[axis]
+    whole[(*before, slice(0, rows))] = part
+    whole[(*before, slice(rows, None))] = part[(*before, slice(-1, None))] if rows else 0
+    return whole
