@@ -96,7 +96,7 @@ def _accuracy(path: pathlib.Path, compiled: Any, steps: int) -> Iterator[Row]:
 def _decode(compiled: Any, nbytes: int, threads: int, steps: int) -> Iterator[Row]:
     read, count = call_of_read(Machine.detect(threads=threads).measured(), nbytes // 4)
     for place, bar in ((1, 0.9), (compiled_capacity(compiled) // 2, 0.85)):
-        times, shares = list[float](), list[float]()
+        times, shares, rates = list[float](), list[float](), list[float]()
         with compiled.session() as session:
             for start in range(place, place + steps, _ROUND):
                 round_minimum(read, 0.02)  # what ran before has left other data in the caches
@@ -106,12 +106,18 @@ def _decode(compiled: Any, nbytes: int, threads: int, steps: int) -> Iterator[Ro
                     for at in range(start, start + _ROUND)
                 ]
                 shares.append(nbytes / min(own) / plain)
+                rates.append(plain / 1e9)
                 times += own
         each = statistics.median(times)
         row = _most(f"decode from position {place}: weights read / a plain read", bar,
                     statistics.median(shares))  # fmt: skip
-        details = {"tokens a second": 1 / each, "p99 / median": np.quantile(times, 0.99) / each}
-        yield Row(f"{row.what} ({1 / each:.0f} tokens/s)", row.bar, row.measured, row.met, details)
+        rate = statistics.median(rates)
+        details = {
+            "tokens a second": 1 / each, "p99 / median": np.quantile(times, 0.99) / each,
+            "GB/s of a plain read": rate,
+        }  # fmt: skip
+        what = f"{row.what} at {rate:.0f} GB/s ({1 / each:.0f} tokens/s)"
+        yield Row(what, row.bar, row.measured, row.met, details)
 
 
 def _prefill(

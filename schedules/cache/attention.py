@@ -99,8 +99,9 @@ class CachedAttentionKernel:
     def _state(self, rows: int) -> None:
         """What a thread keeps; each unit starts it anew."""
         t = self._tile
-        self._queries = float_buffer("queries", (rows, self._depth))
-        self._scores = float_buffer("scores", (rows, t.block))
+        # A query lies behind its scores, which may overwrite it for all that LLVM knows: it would else keep queries in
+        # registers while values are summed, and their sums on the stack.
+        self._scores = float_buffer("scores", (rows, t.block + self._depth))
         self._result = float_buffer("result", (rows, self._width))
         if self._match.param("keys").decode:
             self._decoded = float_buffer("decoded", (t.lanes, self._depth))
@@ -163,7 +164,7 @@ class CachedAttentionKernel:
             head = T.bind(g * t.shared + r % t.shared)
 
             def write(d: Any, value: Any) -> None:
-                T.buffer_store(self._queries, value * float32(says.scale), [r, d])
+                T.buffer_store(self._scores, value * float32(says.scale), [r, t.block + d])
 
             self._tokens.turn((b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write)
             for d in vectors_of(self._width, t.lanes):
@@ -192,9 +193,13 @@ class CachedAttentionKernel:
             key = self._keys(*place, decoded=not t.has_all(rows))
             for row, height in tiles(0, rows, t.scored):
                 ask = functools.partial(self._ask_values, place, None if t.has_all(rows) else row == 0)
-                for r, scores in enumerate(products(t, (row, height), key, self._queries, ask)):
+                for r, scores in enumerate(products(t, (row, height), self._depth, key, self._query, ask)):
                     T.buffer_store(self._scores, scores, [row + r, self._lanes_from(tile * t.lanes)])
                     self._mask((own, low, stop), tile, row + r)
+
+    def _query(self, row: Any) -> Callable[[Any], Any]:
+        """Element of a query -> its value."""
+        return lambda d: self._scores[row, self._tile.block + d]
 
     def _mask(self, keys: tuple[Any, Any, Any], tile: Any, r: Any) -> None:
         """-inf for scores of keys that a query does not see; the largest of each lane, with those of a tile."""

@@ -19,6 +19,9 @@ from .tokens import CacheMatch, taken
 
 #: Rows of a unit that read a key together, at most; keys of a block.
 _ROWS, _BLOCK = 16, 64
+#: Vectors of a value that are summed together, at most; half of them for one token, for whose few rows LLVM keeps
+#: constants of the exponentials in registers, and sums on the stack.
+_COLUMNS = 4
 #: Vector instructions of a vector of scores: an exponential, a mask, maximum and sum.
 _SCORE = 30
 
@@ -39,7 +42,8 @@ class CachedAttention(Recipe[CacheMatch]):
         lanes, wide = match.lanes(machine.lanes), machine.registers >= 32
         shared = match.group.shape[2] // match.groups
         vectors = match.param("values").shape[3] // lanes
-        columns = next(c for c in range(4 if wide else 2, 0, -1) if vectors % c == 0)
+        most = _COLUMNS if wide and match.group.shape[1] > 1 else _COLUMNS // 2
+        columns = next(c for c in range(most, 0, -1) if vectors % c == 0)
         fitting = [r for r in range(1, 9) if r * columns + columns + 1 <= machine.registers - 4]
         rows, scored = (max(r for r in some if shared % r == 0) for some in (fitting, range(1, 7 if wide else 4)))
         return {

@@ -19,6 +19,9 @@ from ..steps.attention_kernel import float_buffer
 from ..steps.nests import own_buffer
 from ..steps.transposes import joined, sums
 
+Rows = Callable[[Any], Callable[[Any], Any]]
+"""Number of a row -> element -> its value."""
+
 #: Vectors of sums of a register tile, if its rows allow so few: constants of the exponentials take registers too.
 _SUMS = 12
 
@@ -57,14 +60,14 @@ class Tile:
 
 
 def products(
-    t: Tile, some: tuple[Any, int], key: Callable[[Any], Callable[[Any], Any]], queries: Any, ask: Callable[..., None]
+    t: Tile, some: tuple[Any, int], size: int, key: Rows, query: Rows, ask: Callable[..., None]
 ) -> Sequence[Any]:
     """Of each row a vector of its products with a tile of keys.
 
     Args:
         some: the first row, and how many.
-        key: number of a key of the tile -> element -> its value.
-        queries: buffer (rows, elements).
+        size: elements of a key.
+        key, query: number of a key of the tile, or of a row -> element -> its value.
         ask: (number, of how many) parts of the tile -> None: prefetches what a part has to.
     """
     first, height = some
@@ -75,10 +78,10 @@ def products(
         ask(part, count)
         acc = float_buffer("acc", (each, height, t.lanes))
         elements = [key(part * each + i) for i in range(each)]
-        for v in range(int(queries.shape[1]) // t.lanes):
+        for v in range(size // t.lanes):
             for i, element in enumerate(elements):
                 with T.unroll(height) as r, T.vectorized(t.lanes) as j:
-                    product = element(v * t.lanes + j) * queries[first + r, v * t.lanes + j]
+                    product = element(v * t.lanes + j) * query(first + r)(v * t.lanes + j)
                     T.buffer_store(acc, product if v == 0 else acc[i, r, j] + product, [i, r, j])
         for r in range(height):
             vectors = [T.bind(acc[i, r, whole]) for i in range(each)]
