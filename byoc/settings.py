@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import OptionError, check_choice, check_whole, names_of
+from ..core.errors import OptionError, check_choice, check_switch, check_whole, names_of
 from .backend import Backend
 from .region import Composite, multiply_adds
 from .registry import backend_named, register
@@ -23,6 +23,7 @@ class Offloading:
         when: "pays": what its cost model says is faster there, transfers and launch included; "always": all it takes.
         skip: names of ONNX nodes, of ONNX operators ("Conv") and of TVM's ("nn.conv2d") that stay on the CPU.
         minimum_work: multiply-adds below which an anchor stays on the CPU.
+        asynchronous: whether the CPU goes on while a region runs, up to what reads its results.
     """
 
     backend: Backend
@@ -30,11 +31,13 @@ class Offloading:
     when: str = "pays"
     skip: tuple[str, ...] = ()
     minimum_work: int = 0
+    asynchronous: bool = False
 
     def __post_init__(self) -> None:
         check_choice("offload option when", self.when, WHEN)
         object.__setattr__(self, "skip", names_of("offload option skip", self.skip))
         object.__setattr__(self, "minimum_work", check_whole("offload option minimum_work", self.minimum_work))
+        check_switch("offload option asynchronous", self.asynchronous)
 
     def keeps_out(self, composite: Composite, types: Mapping[str, str]) -> str:
         """Why the user wants an anchor on the CPU; "" if it may go.

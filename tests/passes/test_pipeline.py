@@ -56,7 +56,7 @@ def test_simplification_comes_before_lowering() -> None:
         "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "fuse-products", "choose-recipes",
         "assign-layouts", "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan",
         "legalize-rest", "annotate-patterns", "fuse-rest", "fuse-tir", "view-reshapes", "drop-unused", "lower-rest",
-        "lift-weights",
+        "order-regions", "lift-weights",
     ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def test_whoever_watches_sees_every_pass_once_and_in_order() -> None:
 
 def test_parts_of_a_pipeline() -> None:
     whole = pipeline()
-    assert [step.name for step in whole.after("drop-unused").before("states").passes] == ["lower-rest", "lift-weights"]
+    assert [step.name for step in whole.after("drop-unused").before("states").passes] == ["lower-rest", "order-regions", "lift-weights"]
     assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
     assert [phase.name for phase in whole.after("lift-weights").phases] == ["states", "loops", "memory", "code", "vm"]

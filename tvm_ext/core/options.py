@@ -87,8 +87,8 @@ class CompileOptions:
         seconds: with "measure": about how long may be measured; None takes 20.
         offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.
         offload_options: name -> value: settings of the back end, and what it gets: `when` ("pays" or "always"), `skip`
-            (names of nodes or operators), `minimum_work` (multiply-adds); see
-            :class:`tvm_ext.byoc.settings.Offloading`.
+            (names of nodes or operators), `minimum_work` (multiply-adds), `asynchronous` (the CPU goes on while a region
+            runs); see :class:`tvm_ext.byoc.settings.Offloading`.
         fallback: what becomes of nodes that no converter takes: "error", or "onnxruntime": it runs them, in regions of
             their own, with the reason of each in the report; strings, sequences and sizes that depend on values are
             fine between them. Such a program needs onnxruntime where it runs.
@@ -180,7 +180,7 @@ class CompileOptions:
     ))  # fmt: skip
     offload_options: tuple[tuple[str, Any], ...] = field(default=(), metadata=_flag(
         "--offload-option", "KEY=VALUE", "a setting of the back end, or when=always (default: pays), skip=NODE,OP, "
-        "minimum_work=N; once per key, skip any number of times; values are JSON, or text",
+        "minimum_work=N, asynchronous=true; once per key, skip any number of times; values are JSON, or text",
         example="--offload systolic --offload-option when=always",
         parse=flags.setting, join=flags.join_settings, write=flags.write_settings,
     ))  # fmt: skip

@@ -24,6 +24,7 @@ from ..core.plan import Kernel
 from ..frontend.reading.reader import Source
 from ..passes.memory.arena import Memory
 from ..passes.memory.destinations import Destinations
+from ..passes.memory.overlap_regions import queued_kernels
 from ..passes.memory.placement import Placed
 from ..passes.memory.updates import Updates
 from ..passes.pipeline import PLACING
@@ -121,7 +122,9 @@ class Assembled:
             report["precision"] = precision.as_dict()
         if (plan := ctx.offload) is not None:
             gone = {node: f"{owner.name}: {owner.reason}" for node, owner in ownership.gone.items()}
-            report["offload"] = plan.as_dict(ownership.types, gone, ctx.kernels.values(), bool(ctx.states))
+            states, queued = bool(ctx.states), bool(queued_kernels(largest.mod))
+            facts = plan.as_dict(ownership.types, gone, ctx.kernels.values(), states, queued and not states)
+            report["offload"] = facts
         if self.bodies:
             report["bodies"] = [{"name": body.name, **facts} for body, facts in self.bodies]
         if len(self.facts) > 1:

@@ -29,6 +29,7 @@ from .lowering.offload import Offload
 from .lowering.prepare_storage import PrepareStorage
 from .lowering.schedule_kernels import ScheduleKernels
 from .memory.destinations import PlaceOutputs
+from .memory.overlap_regions import OrderRegions, WaitForRegions
 from .memory.placement import PlanMemory
 from .memory.updates import UpdateStates
 from .memory.workspace import CountOutputs, PlaceWorkspace
@@ -88,6 +89,7 @@ LOWER: tuple[Pass, ...] = (
     TvmPass("view-reshapes", relax.transform.RewriteDataflowReshape, "a reshape is another shape of the same memory"),
     TvmPass("drop-unused", relax.transform.DeadCodeElimination, "every kernel that is left gets a schedule", "tir"),
     LowerRest(),
+    OrderRegions(),
     LiftWeights(),
 )
 
@@ -100,7 +102,7 @@ IN_PLACE: tuple[Pass, ...] = (
 )
 
 MEMORY: tuple[Pass, ...] = (
-    CountOutputs(), *IN_PLACE, PlaceWorkspace(), PlaceOutputs(), PlanMemory(),
+    CountOutputs(), *IN_PLACE, WaitForRegions(), PlaceWorkspace(), PlaceOutputs(), PlanMemory(),
     TvmPass("normalize", relax.transform.Normalize, "the VM takes programs in normal form"),
 )  # fmt: skip
 

@@ -4,14 +4,21 @@
 
 A program lies among the model's weights. When a model is loaded, its driver reads the program once and gives a
 function; that function is found by the program's address in each call.
+
+An asynchronous region is called twice with the same arguments, by "tvm_ext.offload_queued": the first call puts it into
+the queue of its back end, of one thread, and the second one waits for it. What runs between both is at once with it.
 """
 
+import concurrent.futures
 import contextlib
+import contextvars
 import functools
 import importlib
 import importlib.metadata
+import os
+import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +30,10 @@ from .memory.arrays import Arrays, memory_at
 Runner = Callable[[Arrays, Arrays], None]
 Driver = Callable[[bytes], Runner]
 
-#: The packed function that kernels of regions call.
-TRAMPOLINE = "tvm_ext.offload"
+#: The packed functions that kernels of regions call; the second one of asynchronous regions.
+TRAMPOLINE, QUEUED = "tvm_ext.offload", "tvm_ext.offload_queued"
 #: Entry points: name of a back end -> its driver; a process that only runs models imports nothing else of a back end.
 GROUP = "tvm_ext.drivers"
-
-_drivers: dict[str, Driver] = {}
-_runners: dict[int, tuple[str, Runner]] = {}
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,28 @@ class Offload:
     backend: str
     region: str
     module: str
+
+
+class _InFlight(threading.local):
+    """The regions that calls of one thread have launched and not waited for.
+
+    Attributes:
+        regions: addresses of the program and of the last output -> its run; None of one that ran at once.
+        at_once: whether regions run where they are launched.
+    """
+
+    def __init__(self) -> None:
+        self.regions: dict[tuple[int, int], concurrent.futures.Future[None] | None] = {}
+        self.at_once = False
+
+
+_in_flight = _InFlight()
+_drivers: dict[str, Driver] = {}
+_runners: dict[int, tuple[Offload, Runner]] = {}
+#: Back end -> the thread that runs its asynchronous regions, one after the other.
+_queues: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
+_queues_lock = threading.Lock()
+os.register_at_fork(after_in_child=_queues.clear)
 
 
 def register_driver(name: str, driver: Driver) -> None:
@@ -101,7 +127,7 @@ def connect(
         except Exception as error:
             wrong = f"back end {offload.backend!r} does not take its program of region {offload.region}: {error}"
             raise ArtifactError(wrong) from error
-        _runners[address] = (f"back end {offload.backend!r}, region {offload.region}", runner)
+        _runners[address] = (offload, runner)
         weakref.finalize(owner, _runners.pop, address, None)
 
 
@@ -114,13 +140,75 @@ def _register_trampoline() -> None:
 
     tvm_ffi.register_error("DriverError", DriverError)
     tvm_ffi.register_global_func(TRAMPOLINE, _offload, override=True)
+    tvm_ffi.register_global_func(QUEUED, _offload_queued, override=True)
 
 
 def _offload(inputs: int, program: Any, *tensors: Any) -> None:
     """One call of a region by compiled code."""
-    name, runner = _runners[program.data_ptr()]
-    arrays = [memory_at(t.data_ptr(), t.shape, np.dtype(str(t.dtype))) for t in tensors]
+    _run(program.data_ptr(), inputs, _arrays(tensors))
+
+
+def _arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
+    """The memory of tensors, which are views on the stack of their kernel."""
+    return [memory_at(t.data_ptr(), t.shape, np.dtype(str(t.dtype))) for t in tensors]
+
+
+def _run(program: int, inputs: int, arrays: Arrays) -> None:
+    offload, runner = _runners[program]
     try:
         runner(arrays[:inputs], arrays[inputs:])
     except Exception as error:
+        name = f"back end {offload.backend!r}, region {offload.region}"
         raise DriverError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _offload_queued(inputs: int, program: Any, *tensors: Any) -> None:
+    """The launch of a region, or the wait for it, where it is in flight."""
+    regions, region = _in_flight.regions, _region_of(program, tensors)
+    if region in regions:
+        if (run := regions[region]) is not None:
+            run.result()
+        del regions[region]
+    elif _in_flight.at_once:
+        _offload(inputs, program, *tensors)
+        regions[region] = None
+    else:
+        queue, context = _queue_of(_runners[region[0]][0].backend), contextvars.copy_context()
+        regions[region] = queue.submit(context.run, _run, region[0], inputs, _arrays(tensors))
+
+
+def _region_of(program: Any, tensors: Sequence[Any]) -> tuple[int, int]:
+    return program.data_ptr(), tensors[-1].data_ptr()
+
+
+def _queue_of(backend: str) -> concurrent.futures.ThreadPoolExecutor:
+    with _queues_lock:
+        if backend not in _queues:
+            _queues[backend] = concurrent.futures.ThreadPoolExecutor(1, f"tvm_ext-{backend}")
+        return _queues[backend]
+
+
+def settle() -> None:
+    """Wait for the regions that a call of this thread launched before it failed: they write to its memory."""
+    runs = [run for run in _in_flight.regions.values() if run is not None]
+    _in_flight.regions.clear()
+    concurrent.futures.wait(runs)
+
+
+@contextlib.contextmanager
+def launches_at_once() -> Iterator[Callable[[Sequence[Any]], bool]]:
+    """Within it, regions of this thread run where they are launched, for whoever looks at single calls.
+
+    Yields:
+        Whether a call of these arguments is the wait for a region that was launched.
+    """
+    before, _in_flight.at_once = _in_flight.at_once, True
+    try:
+        yield _is_wait
+    finally:
+        _in_flight.at_once = before
+
+
+def _is_wait(arguments: Sequence[Any]) -> bool:
+    tensors = bool(_in_flight.regions) and len(arguments) > 1 and all(hasattr(a, "data_ptr") for a in arguments)
+    return tensors and _region_of(arguments[0], arguments) in _in_flight.regions

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .drivers import launches_at_once, settle
 from .function import Function, Weights
 from .memory.arrays import Arrays, Places, mapped_empty
 from .memory.resident import ReadyCall, Resident
@@ -75,16 +76,22 @@ class Caller:
         return None if function is None else function.ready(arrays, into, into.fed)
 
     def observed(self, arrays: Arrays, rows: int, hook: Hook, into: Places | None = None) -> list[np.ndarray]:
-        """:meth:`call`, with a look at every kernel."""
+        """:meth:`call`, with a look at every kernel; regions run where they are launched, and waits are no kernels."""
+        waiting = False
 
         def look(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
-            hook(name, before, arguments)
+            nonlocal waiting
+            if waiting or (before and is_wait(arguments)):
+                waiting = before
+            else:
+                hook(name, before, arguments)
 
-        self._machine.set_instrument(look)
-        try:
-            return self.call(arrays, rows, into)
-        finally:
-            self._machine.set_instrument(None)
+        with launches_at_once() as is_wait:
+            self._machine.set_instrument(look)
+            try:
+                return self.call(arrays, rows, into)
+            finally:
+                self._machine.set_instrument(None)
 
 
 class CallerPool:
@@ -118,6 +125,7 @@ class CallerPool:
         try:
             outputs = caller.observed(arrays, rows, hook, into) if hook else caller.call(arrays, rows, into)
         except BaseException:
+            settle()
             self._give_up()
             raise
         self._idle.append(caller)

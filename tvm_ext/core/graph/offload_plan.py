@@ -85,7 +85,7 @@ class OffloadPlan:
 
     def as_dict(
         self, types: Mapping[str, str], gone: Mapping[str, str] | None = None, kernels: Iterable[Kernel] = (),
-        keeps_state: bool = False,
+        keeps_state: bool = False, asynchronous: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """Plain values for JSON.
 
@@ -94,6 +94,7 @@ class OffloadPlan:
             gone: ONNX node that is no work any more -> why.
             kernels: of the program, those that call regions among them.
             keeps_state: whether a run reads what the last one left.
+            asynchronous: whether kernels run beside regions.
         """
         rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
         ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
@@ -106,6 +107,7 @@ class OffloadPlan:
         return {
             "backend": self.backend, "regions": regions, "ops": ops, "kept": kept,
             "calls": [row for _, row in sorted(sites.items())], "keeps_state": keeps_state,
+            "asynchronous": asynchronous,
         }  # fmt: skip
 
     def _name_of(self, kernel: str, site: CallSite) -> str:

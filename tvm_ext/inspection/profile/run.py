@@ -30,6 +30,10 @@ from .profile import Profile
 from .roofs import SECONDS, RoofMeter
 
 NO_FACTS = "no facts of the machine code: {}"
+_BESIDE = (
+    "regions are asynchronous: each is timed by itself, and kernels run beside them in an undisturbed run, which is "
+    "shorter than all of them by what overlaps"
+)
 
 
 def profile_model(
@@ -56,10 +60,11 @@ def profile_model(
     launches, figures = _with_figures(launches_of(measured.order, compiled.report, facts), compiled, at)
     times = measured.seconds(overhead, [launch.arguments for launch in launches])
     bounded = at if compiled.symbols else {}
+    beside = _BESIDE if compiled.report.get("offload", {}).get("asynchronous") else ""
     return Profile(
         name, str(compiled.metadata.model["sha256"]), {**describe_machine(), "isa": compiled.metadata.machine["isa"]},
         compiled.threads, 0 if bounded else max(at.values(), default=0), with_seconds(launches, times), measured.whole,
-        measured.timelines, meter.measure(), overhead, tuple(text for text in (note, figures) if text), bounded,
+        measured.timelines, meter.measure(), overhead, tuple(text for text in (note, figures, beside) if text), bounded,
     )  # fmt: skip
 
 

@@ -102,7 +102,8 @@ class _Emitter:
     def _call(self, planned: Planned) -> relax.Var:
         region, backend = planned.region, self._offloading.backend
         program = relax.const(np.frombuffer(planned.lowered.program, np.uint8))
-        gvar: GlobalVar = self.rewriter.add_function(kernel_of(region, len(planned.lowered.program)), region.name)
+        kernel = kernel_of(region, len(planned.lowered.program), self._offloading.asynchronous)
+        gvar: GlobalVar = self.rewriter.add_function(kernel, region.name)
         self._note(planned, program, gvar.name_hint)
         pattern = ", ".join(composite.pattern for composite in region.composites[:3])
         self.rewriter.fire(f"{region.name}: {len(region.composites)} of {backend.name}'s patterns ({pattern}) in one")

@@ -16,7 +16,7 @@ from ..tir.buffers import Kernel, with_workspace
 from .arena import WORKSPACE, Pooled
 
 #: Attribute of a kernel: how many of its last parameters are outputs.
-_OUTPUTS = "tvm_ext.outputs"
+OUTPUTS = "tvm_ext.outputs"
 
 
 class PlaceWorkspace(Pass):
@@ -45,13 +45,13 @@ class CountOutputs(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         outputs, kernels = _outputs(mod["main"]), kernels_of(mod).items()
-        said = {name: kernel.with_attr(_OUTPUTS, outputs.get(name, 1)) for name, kernel in kernels}
+        said = {name: kernel.with_attr(OUTPUTS, outputs.get(name, 1)) for name, kernel in kernels}
         return PassResult(with_functions(mod, said))
 
 
 def kernels_with_workspace(mod: IRModule) -> dict[str, Kernel]:
     """Kernels after the first half of their lowering as they are compiled, by name."""
-    return {name: with_workspace(kernel, int(kernel.attrs[_OUTPUTS])) for name, kernel in kernels_of(mod).items()}
+    return {name: with_workspace(kernel, int(kernel.attrs[OUTPUTS])) for name, kernel in kernels_of(mod).items()}
 
 
 def _outputs(function: relax.Function) -> dict[str, int]:

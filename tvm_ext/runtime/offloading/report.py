@@ -87,6 +87,7 @@ class OffloadReport:
         kept: kernels that the CPU runs, in order.
         calls: of a run, in order.
         keeps_state: whether a run reads what the last one left.
+        asynchronous: whether the CPU goes on while a region runs.
     """
 
     model: str
@@ -96,6 +97,7 @@ class OffloadReport:
     kept: tuple[KeptRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     keeps_state: bool = False
+    asynchronous: bool = False
 
     @classmethod
     def of(cls, report: Mapping[str, Any], model: str) -> OffloadReport:
@@ -200,7 +202,7 @@ class OffloadReport:
         """A line of what runs where, and one of what that can bring, if it is known."""
         names = dict.fromkeys(region.backend for region in self.regions) or [self.backend]
         head = f"{self.model}: {len(self.offloaded)} of {len(self.ops)} nodes run on {' and '.join(map(repr, names))}"
-        lines = [f"{head}, in {len(self.regions)} regions"]
+        lines = [f"{head}, in {len(self.regions)} regions" + ", beside the CPU" * self.asynchronous]
         if self.host_seconds is not None and self.bound is not None:
             least = "" if math.isinf(self.bound) else f", at most {self.bound:.3g} times as fast as the CPU alone"
             told = "" if self.speedup is None else f", {self.speedup:.3g} times as regions are estimated"
