@@ -121,6 +121,20 @@ def test_an_old_form_that_means_the_same_is_imported():
     check_numbers(proto, {"x": rng.random((2, 3, 1, 2)).astype(np.float32)})
 
 
+def test_what_onnx_withdrew_is_imported_within_branches_too():
+    branches = {
+        name: onnx.helper.make_graph(
+            [node("GroupNormalization", ["x", "s", "s"], [name], num_groups=2)], name, [], [value(name, [1, 4, 3])]
+        )
+        for name in ("then_branch", "else_branch")
+    }
+    inputs = [value("x", [1, 4, 3]), value("c", [], onnx.TensorProto.BOOL)]
+    weights = {"s": np.float32([1, 2])}
+    proto = model([node("If", ["c"], ["y"], "if", **branches)], inputs, [value("y", [1, 4, 3])], weights, opset=18)
+    x = np.random.default_rng(0).standard_normal((1, 4, 3)).astype(np.float32)
+    check_numbers(proto, {"x": x, "c": np.array(True)})
+
+
 def test_functions_of_the_model_are_inlined():
     body = [onnx.helper.make_node("Relu", ["a"], ["h"]), onnx.helper.make_node("Neg", ["h"], ["b"])]
     opset = onnx.helper.make_opsetid("", 17)

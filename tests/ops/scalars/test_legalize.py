@@ -63,6 +63,23 @@ def test_broadcasts(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str)
             rounded_once(got, BINARY[op](x, y))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("compare", ["GreaterOrEqual", "Less", "Equal"])
+@pytest.mark.parametrize(("op", "numpy"), [("Sinh", np.sinh), ("Acosh", np.arccosh), ("Atanh", np.arctanh)])
+def test_comparisons_of_functions_become_numbers(op: str, numpy: Any, compare: str, dtype: str) -> None:
+    """A function that names values, compared and cast: TVM reads what becomes a bfloat16 more than once."""
+    kind = getattr(ml_dtypes, dtype, dtype)
+    x, c = np.linspace(-3, 3, 37).astype(kind), np.asarray(1, kind)
+    number = helper.np_dtype_to_tensor_dtype(x.dtype)
+    nodes = [node(op, "x", "s"), node(compare, "s c", "l"), node("Cast", "l", "y", to=number)]
+    proto = model(nodes, [value("x", x.shape, number)], [value("y", x.shape, number)], {"c": c}, opset=22)
+    with np.errstate(all="ignore"):
+        s = numpy(x.astype("float64")).astype(kind).astype("float32")
+    truth = {"GreaterOrEqual": np.greater_equal, "Less": np.less, "Equal": np.equal}[compare](s, 1)
+    got = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    assert got.dtype == x.dtype and np.array_equal(got, truth.astype(kind))
+
+
 def test_one_kernel_where_tvm_fuses() -> None:
     shape = (3, 40)
     nodes = [node("Mul", "x c", "a"), node("Add", "a x", "b"), node("Tanh", "b", "y")]

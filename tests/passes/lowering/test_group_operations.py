@@ -286,6 +286,31 @@ def test_a_chain_of_any_length_is_kernels_of_bounded_depth(operator: str, operan
     agrees(proto)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("operators", [("Add", "Sub"), ("Mul", "Add"), ("Neg", "Add")])
+def test_a_chain_of_integers_is_kernels_of_bounded_expressions(operators: tuple[str, str], dtype: str) -> None:
+    """TVM's analyzer looks at operands of sums of integers twice: thirty within each other never ended."""
+    names, kind = ["x", *(f"s{i}" for i in range(1, 30)), "y"], onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    steps = [(operators[i % 2], a, b) for i, (a, b) in enumerate(itertools.pairwise(names))]
+    nodes = [node(operator, a if operator == "Neg" else f"{a} w", b) for operator, a, b in steps]
+    weight = {"w": np.arange(1, 20, dtype=dtype)}
+    proto = model(nodes, [value("x", (2, 19), kind)], [value("y", (2, 19), kind)], weight)
+    assert 1 < len(grouped(proto).groups) < 15
+    agrees(proto)
+
+
+def test_a_chain_of_quantized_steps_is_kernels_of_bounded_expressions() -> None:
+    names = ["x", *(f"s{i}" for i in range(1, 30)), "y"]
+    nodes = [
+        n for i, (a, b) in enumerate(itertools.pairwise(names))
+        for n in (
+            node("QuantizeLinear", f"{a} s z", f"q{i}"), node("DequantizeLinear", f"q{i} s z", f"d{i}"),
+            node("Neg" if i % 3 == 0 else "Relu", f"d{i}", b),
+        )
+    ]  # fmt: skip
+    agrees(on_image(nodes, s=np.float32(0.02), z=np.int8(3)))
+
+
 @pytest.mark.parametrize("operator", ["Max", "Min", "Sum", "Mean"])
 @pytest.mark.parametrize("count", [9, 11, 70])
 def test_operators_of_many_operands_are_as_large_as_their_operands(operator: str, count: int) -> None:

@@ -14,9 +14,9 @@ from ..naming import node_label
 from ..reading.reader import Source
 from ..reading.shapes import NO_NUMBERS, input_specs, type_name
 from ..reading.tensors import array_of, count_nonfinite
-from ..reading.walk import Opsets, Types, graph_tensors
+from ..reading.walk import Opsets, Types, graph_tensors, with_inner
 from .attributes import check_attributes
-from .calls import check_calls
+from .calls import check_calls, completed
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .operators import INTERNAL, check_operators, check_versions, is_withdrawn, opsets_of
@@ -124,11 +124,12 @@ def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
     Raises:
         ModelError: they cannot be.
-        UnsupportedError: they would become too many nodes.
+        UnsupportedError: they would become too many nodes, or are written in another opset that means other things.
     """
     if not proto.functions:
         return proto
     check_calls(proto, name)
+    proto = completed(proto, name)
     try:
         return onnx.inliner.inline_local_functions(proto)
     except Exception as error:  # the C++ side raises bare RuntimeError and more
@@ -159,7 +160,9 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     listed = {value.name for value in graph.input}
     alone = (tensor for tensor in graph.initializer if tensor.name not in listed)
     weights = [onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in alone]
-    known = [_foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes]
+    known = [
+        _foreign(node, opset) if any(_is_refused(n, opset) for n in with_inner([node])) else node for node in nodes
+    ]
     bare = onnx.helper.make_graph(known, graph.name or "graph", [*graph.input, *weights], graph.output)
     skeleton = onnx.helper.make_model(bare, opset_imports=imports, ir_version=proto.ir_version)
     for value in (*skeleton.graph.input, *skeleton.graph.output):  # a rank may be unknown, the checker wants one
@@ -173,11 +176,17 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
         raise ModelError(f"{name}: {where}not valid ONNX: {reason}", fix="export the model again") from error
 
 
-def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The node as one of a domain that onnx.checker has no schemas of: of its own it refuses what was withdrawn."""
+def _is_refused(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether onnx.checker refuses an operator that can be imported: of its own domain what was withdrawn."""
+    return node.op_type in INTERNAL or is_withdrawn(node, opset)
+
+
+def _foreign(node: onnx.NodeProto, opset: int) -> onnx.NodeProto:
+    """The node; what is refused, in graphs inside too, is of a domain that onnx.checker has no schemas of."""
     new = type(node)()
     new.CopyFrom(node)
-    new.domain = _UNCHECKED
+    for inner in with_inner([new]):
+        inner.domain = _UNCHECKED if _is_refused(inner, opset) else inner.domain
     return new
 
 

@@ -122,6 +122,8 @@ def cast(x: Any, dtype: str) -> Any:
     if dtype_of(x) == dtype:
         return x
     if dtype_of(x) == "bool":  # a vector of truth values cannot be converted where a definition holds it: see `let`
+        if dtype == "bfloat16":  # by their bits: see `_narrowed`
+            return tirx.reinterpret(dtype, tirx.Select(x, tirx.const(0x3F80, "uint16"), tirx.const(0, "uint16")))
         return tirx.Select(x, tirx.const(1, dtype), tirx.const(0, dtype))
     if dtype_of(x) == "bfloat16":
         return cast(_widened(x), dtype)
@@ -175,7 +177,8 @@ def quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
     """saturate(round(x / scale) + zero), halves to even; of NaN the smallest number, as onnxruntime has it on x86-64.
 
     Saturated before it is rounded, so that the conversion to a whole number is defined for every x; by a constant
-    scale before it is divided, so that the quotient is a small number.
+    scale before it is divided, so that the quotient is a small number. The zero point is added as a float, which holds
+    all these numbers: at operands of integers' sums TVM's analyzer looks twice.
     """
     low, high = (tirx.const(v, "int32") for v in LIMITS[out_dtype])
     offset = zero.astype("int32")
@@ -185,7 +188,7 @@ def quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
         return then(tirx.min(tirx.max(x, least), most))  # least of NaN; x is read once: `expression_size`
 
     def whole(q: Any) -> Any:
-        return (tirx.round(q).astype("int32") + offset).astype(out_dtype)
+        return (tirx.round(q) + offset.astype("float32")).astype("int32").astype(out_dtype)
 
     if isinstance(scale, tirx.FloatImm) and scale.value > 0 and isinstance(least, tirx.FloatImm):
         first, last = (tirx.const(end.value * scale.value, "float32") for end in (least, most))
@@ -194,5 +197,7 @@ def quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
 
 
 def dequantize(x: Any, scale: Any, zero: Any) -> Any:
-    """(x - zero) * scale."""
-    return times((x.astype("int32") - zero.astype("int32")).astype("float32"), scale)
+    """(x - zero) * scale; the difference as a float where that holds it: see :func:`quantize`."""
+    if dtype_of(x) == "int32":
+        return times((x - zero.astype("int32")).astype("float32"), scale)
+    return times(x.astype("float32") - zero.astype("float32"), scale)

@@ -85,9 +85,11 @@ def test_a_crop_with_a_value_outside():
           coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)  # fmt: skip
 
 
+@pytest.mark.parametrize("coordinates", ["half_pixel", "half_pixel_symmetric", "asymmetric"])
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller", "stretch"])
-def test_sizes_of_some_axes(policy):
-    check([1, 2, 5, 7], sizes=[8, 9], mode="linear", axes=[2, 3], keep_aspect_ratio_policy=policy)
+def test_sizes_of_some_axes(policy, coordinates):
+    check([1, 2, 5, 7], sizes=[8, 9], mode="linear", axes=[2, 3], keep_aspect_ratio_policy=policy,
+          coordinate_transformation_mode=coordinates)  # fmt: skip
 
 
 def test_three_dimensions():

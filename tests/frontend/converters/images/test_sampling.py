@@ -9,6 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 import tvm_ext
+from tvm_ext.core.errors import UnsupportedError
 
 from ...graphs import node, run_onnxruntime
 from ..typed import compiled, proto_of
@@ -163,3 +164,16 @@ def test_regions_of_images_that_there_are_not() -> None:
     for dtype in ("float32", "float16"):
         feeds = {"x": x.astype(dtype), "r": rois.astype(dtype)}
         np.testing.assert_array_equal(compiled(nodes, feeds, {"y": dtype}, 17)["y"], wanted.astype(dtype))
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("operator", ["RoiAlign", "MaxRoiPool"])
+def test_a_scale_that_is_no_number_is_refused(operator: str, scale: float) -> None:
+    """With as many samples as a region asks for, one of NaN read memory that is not there."""
+    feeds = {"x": np.ones((1, 2, 5, 6), "float32"), "r": np.ones((1, 4 + (operator == "MaxRoiPool")), "float32")}
+    more = {"pooled_shape": [2, 3]} if operator == "MaxRoiPool" else {}
+    if operator == "RoiAlign":
+        feeds["b"] = np.zeros(1, "int64")
+    nodes = [node(operator, list(feeds), ["y"], "pool", spatial_scale=scale, **more)]
+    with pytest.raises(UnsupportedError, match="'pool'"):
+        tvm_ext.compile(proto_of(nodes, feeds, {"y": "float32"}, 16), cache=False)

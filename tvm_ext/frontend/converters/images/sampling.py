@@ -1,6 +1,7 @@
 """Values read between elements, at places that are computed: GridSample, RoiAlign."""
 
 import functools
+import math
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -148,6 +149,14 @@ class _GridSample:
         return tirx.const(value, self.dtype)
 
 
+def _scale_of(attributes: Attributes) -> float:
+    """`spatial_scale`; of one that is no number TVM's folds make a region whose samples it reads from anywhere."""
+    scale = float(attributes.get("spatial_scale", 1.0))
+    if not math.isfinite(scale):
+        raise Refusal(f"spatial_scale {scale}: a finite number is needed")
+    return scale
+
+
 @converts("RoiAlign")
 def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RoiAlign: a grid of samples in each bin of each region, read bilinearly; their mean, or the largest.
@@ -162,7 +171,7 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     align = _RoiAlign(
         dtype, static_shape(x, "the input of RoiAlign")[2:],
         (int(attributes.get("output_height", 1)), int(attributes.get("output_width", 1))),
-        int(attributes.get("sampling_ratio", 0)), float(attributes.get("spatial_scale", 1.0)), half == "half_pixel",
+        int(attributes.get("sampling_ratio", 0)), _scale_of(attributes), half == "half_pixel",
         text(attributes, "mode", "avg") == "max",
     )  # fmt: skip
     y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
@@ -180,7 +189,7 @@ def max_roi_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     regions, count = as_dtype(inputs[1], dtype), static_shape(inputs[0], "the input of MaxRoiPool")[0]
     number = as_dtype(emit(relax.op.clip(columns(regions, 0, 1), 0, count - 1)), "int32")
     number = emit(relax.op.clip(number, 0, count - 1))  # NaN is any integer
-    scaled = emit(columns(regions, 1, 5) * scalar(float(attributes.get("spatial_scale", 1.0)), regions))
+    scaled = emit(columns(regions, 1, 5) * scalar(_scale_of(attributes), regions))
     places = emit(relax.op.clip(scaled, -_FAR, _FAR))
     whole = relax.op.floor(emit(relax.op.abs(places) + scalar(0.5, places)))
     regions = emit(relax.op.concat([as_dtype(number, dtype), emit(relax.op.sign(places) * whole)], 1))

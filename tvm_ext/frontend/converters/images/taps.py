@@ -65,7 +65,7 @@ class Axis:
     wanted: Any
     scale: Any
     roi: tuple[Any, Any]
-    ratio: tuple[int, ...] = ()
+    ratio: tuple[Any, ...] = ()
 
     @property
     def width(self) -> Any:
@@ -81,7 +81,8 @@ class Axis:
         """The axis in expressions of a tensor of its numbers."""
         size, wanted, *ratio = (numbers[n].astype("float64") for n in range(2 + len(self.ratio)))
         scale = ratio[0] / ratio[1] if ratio else _wide(self.scale)
-        return replace(self, size=size, wanted=wanted, scale=scale, roi=tuple(map(_wide, self.roi)))
+        roi = (_wide(self.roi[0]), _wide(self.roi[1]))
+        return replace(self, size=size, wanted=wanted, scale=scale, roi=roi, ratio=tuple(ratio))
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,8 @@ def _at(o: Any, axis: Axis, mode: str, f: _Functions) -> Any:
     if mode == "pytorch_half_pixel":
         return f.where(alone, 0.0, plain)
     if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - axis.wanted / width) + plain
+        whole = axis.ratio[0] * size / axis.ratio[1] if axis.ratio else width  # not rounded, as by a policy
+        return size / 2 * (1 - axis.wanted / whole) + plain
     raise Refusal(f"coordinate_transformation_mode {mode!r}")
 
 

@@ -31,11 +31,13 @@ _CORNERS = 5
 
 @converts("NonZero")
 def non_zero(inputs: Any, attributes: Attributes, opset: int) -> list[Any]:
-    """NonZero(x): the coordinates of elements other than 0, in the order of memory."""
+    """NonZero(x): coordinates of elements other than 0, in the order of memory; of a scalar (0, N), as ONNX says."""
     x = _wide(inputs[0])
-    shape = static_shape(x, "the input of NonZero") or (1,)
+    stated = static_shape(x, "the input of NonZero")
+    shape = stated or (1,)
     mask = x if dtype_of(x) == "bool" else emit(relax.op.not_equal(x, scalar(0, x)))
     places, count = _places(emit(relax.op.reshape(mask, shape)), shape)
+    places = places if stated else emit(relax.op.strided_slice(places, [0], [0], [0]))
     return _counted(attributes, count, (places, 1), decided_by=inputs[0])
 
 
