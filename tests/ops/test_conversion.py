@@ -1,5 +1,8 @@
 """Floats cut off to whole numbers in numpy; kernels and constants are compared in the tests of Cast."""
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -24,3 +27,16 @@ def test_a_number(x: float, dtype: str, wanted: float) -> None:
 
 def test_whole_numbers_wrap() -> None:
     assert converted(np.array([300, -1], "int32"), "uint8").tolist() == [44, 255]
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, "int32"])
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [("uint4", [13, 15, 0, 7, 8, 0, 4]), ("int4", [-3, -1, 0, 7, -8, 0, 4]), ("uint2", [1, 3, 0, 3, 0, 0, 0]),
+     ("int2", [1, -1, 0, -1, 0, 0, 0])],
+)  # fmt: skip
+def test_integers_of_few_bits_have_the_low_bits(source: Any, dtype: str, wanted: list[int]) -> None:
+    x = np.array([-3, -1, 0, 7, 8, 16, 20], source)
+    assert converted(x, dtype).astype("int8").tolist() == wanted
+    if "int" not in str(source):
+        assert converted(np.array([np.nan, np.inf], source), dtype).astype("int8").tolist() == [0, 0]

@@ -31,8 +31,33 @@ def float64_outputs(
     names = [output.name for output in proto.graph.output]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        outputs = ReferenceEvaluator(proto, new_ops=[*_operators(), *operators]).run(names, wide)
+        outputs = ReferenceEvaluator(proto, new_ops=[*_operators(), *casts(), *operators]).run(names, wide)
     return dict(zip(names, map(np.asarray, outputs), strict=True))
+
+
+@functools.cache
+def casts() -> list[Any]:
+    """Cast and CastLike of ONNX's evaluator, with the low bits of what fits no integer of 2 or 4 bits, as of 8 or more:
+    ONNX leaves that open, and ml_dtypes has another answer from version to version."""
+    from onnx.reference.op_run import OpRun
+    from onnx.reference.ops.op_cast import cast_to
+
+    def to_dtype(x: Any, to: int, saturate: Any, rounding: Any) -> Any:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(to))
+        if dtype.name not in ("int2", "uint2", "int4", "uint4") or "float" not in x.dtype.name:
+            return cast_to(x, to, saturate is None or bool(saturate), rounding or "up")
+        wide, bits = x.astype(np.float64), int(dtype.name[-1])
+        whole = np.where(np.abs(wide) < 2.0**31, np.trunc(wide), -(2.0**31)).astype(np.int64) % 2**bits
+        return (whole - 2**bits * (dtype.name[0] == "i") * (whole >= 2 ** (bits - 1))).astype(dtype)
+
+    def cast(self: Any, x: Any, to: Any = None, saturate: Any = None, round_mode: Any = None) -> Any:
+        return (to_dtype(x, to, saturate, round_mode),)
+
+    def cast_like(self: Any, x: Any, y: Any, saturate: Any = None, round_mode: Any = None) -> Any:
+        return (to_dtype(x, helper.np_dtype_to_tensor_dtype(y.dtype), saturate, round_mode),)
+
+    own = {"Cast": cast, "CastLike": cast_like}
+    return [type(name, (OpRun,), {"op_domain": "", "_run": run}) for name, run in own.items()]
 
 
 def in_floats(model: onnx.ModelProto, kind: int, replaced: Sequence[int] = (TensorProto.FLOAT,)) -> onnx.ModelProto:

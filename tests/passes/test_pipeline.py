@@ -117,7 +117,8 @@ def test_whoever_watches_sees_every_pass_once_and_in_order() -> None:
 
 def test_parts_of_a_pipeline() -> None:
     whole = pipeline()
-    assert [step.name for step in whole.after("drop-unused").before("states").passes] == ["lower-rest", "order-regions", "lift-weights"]
+    rest = whole.after("drop-unused").before("states").passes
+    assert [step.name for step in rest] == ["lower-rest", "order-regions", "lift-weights"]
     assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
     assert [phase.name for phase in whole.after("lift-weights").phases] == ["states", "loops", "memory", "code", "vm"]

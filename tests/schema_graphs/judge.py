@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from tests.onnx_backend import contenders
 from tests.onnx_backend.cases import Case
 from tests.oracles.compare import Allowed, close, difference
-from tests.oracles.float64 import float64_outputs
+from tests.oracles.float64 import casts, float64_outputs
 from tests.oracles.outcome import Outcome, Refused
 from tests.oracles.pool import Service
 from tvm_ext.core.errors import ModelError, UnsupportedError
@@ -187,7 +187,7 @@ def _reference(case: Case) -> list[Any]:
     model = onnx.ModelProto.FromString(case.model)
     if case.operator in _ALONG_ROWS and model.opset_import[0].version < _ALONG_AXIS:
         _flatten_rows(model)
-    return list(ReferenceEvaluator(model).run(None, contenders.feeds_of(case)))
+    return list(ReferenceEvaluator(model, new_ops=casts()).run(None, contenders.feeds_of(case)))
 
 
 def _flatten_rows(model: onnx.ModelProto) -> None:

@@ -87,8 +87,8 @@ class CompileOptions:
         seconds: with "measure": about how long may be measured; None takes 20.
         offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.
         offload_options: name -> value: settings of the back end, and what it gets: `when` ("pays" or "always"), `skip`
-            (names of nodes or operators), `minimum_work` (multiply-adds), `asynchronous` (the CPU goes on while a region
-            runs); see :class:`tvm_ext.byoc.settings.Offloading`.
+            (names of nodes or operators), `minimum_work` (multiply-adds), `asynchronous` (the CPU goes on while regions
+            run); see :class:`tvm_ext.byoc.settings.Offloading`.
         fallback: what becomes of nodes that no converter takes: "error", or "onnxruntime": it runs them, in regions of
             their own, with the reason of each in the report; strings, sequences and sizes that depend on values are
             fine between them. Such a program needs onnxruntime where it runs.

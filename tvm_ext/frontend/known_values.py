@@ -90,7 +90,7 @@ def computed(
         if divisor.dtype.kind in "iu" and not ((dividend >= 0).all() and (divisor > 0).all()):
             return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
     results = evaluated(node, values, opset, shared)
-    if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
+    if results and node.op_type in ("Cast", "CastLike") and "int" in results[0].dtype.name:
         return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
     return results
 

@@ -7,14 +7,21 @@ from typing import Any
 
 import numpy as np
 
+#: Integers of 2 and 4 bits, dtypes of ml_dtypes -> bits.
+NARROW = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}
+
 
 def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
     """An array in another dtype; floats that fit no whole number, NaN among them, as x86-64 and onnxruntime have them.
 
     What does not fit is the least number of int32, of int64 if uint32 or 64 bits are asked for, and of that the low
-    bits are left. numpy itself says nothing of these, and gives several answers.
+    bits are left. numpy itself says nothing of these, and gives several answers, ml_dtypes others by its version.
     """
     to = np.dtype(dtype)
+    if (bits := NARROW.get(to.name)) and x.dtype.kind not in "b":
+        whole = x if x.dtype.kind in "iu" or x.dtype.name in NARROW else _cut(x.astype(np.float64), np.int32)
+        low, sign = whole.astype(np.int64) & ((1 << bits) - 1), 1 << (bits - 1)
+        return (low if to.name.startswith("u") else (low ^ sign) - sign).astype(to)
     if x.dtype.kind in "iub" or to.kind not in "iu":
         return x.astype(to)
     x = x.astype(np.float64)

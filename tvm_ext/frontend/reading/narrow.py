@@ -12,8 +12,7 @@ import onnx
 from onnx import helper
 from tvm import relax
 
-#: dtype -> bits.
-NARROW = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}
+from ...ops.conversion import NARROW
 
 
 def stored(dtype: str) -> str:
