@@ -15,7 +15,6 @@ import contextvars
 import functools
 import importlib
 import importlib.metadata
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ import numpy as np
 
 from ..core.errors import ArtifactError, DriverError
 from .memory.arrays import Arrays, memory_at
+from .pool.forks import renew_after_fork
 
 Runner = Callable[[Arrays, Arrays], None]
 Driver = Callable[[bytes], Runner]
@@ -66,13 +66,28 @@ class _InFlight(threading.local):
         self.at_once = False
 
 
-_in_flight = _InFlight()
+class _Queues:
+    """Back end -> the thread that runs its asynchronous regions, one after the other."""
+
+    def __init__(self) -> None:
+        self.reset()
+        renew_after_fork(self, _Queues.reset)
+
+    def reset(self) -> None:
+        """Forget all threads, which a forked process does not have."""
+        self._threads: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, backend: str) -> concurrent.futures.ThreadPoolExecutor:
+        with self._lock:
+            if backend not in self._threads:
+                self._threads[backend] = concurrent.futures.ThreadPoolExecutor(1, f"tvm_ext-{backend}")
+            return self._threads[backend]
+
+
+_in_flight, _queue_of = _InFlight(), _Queues()
 _drivers: dict[str, Driver] = {}
 _runners: dict[int, tuple[Offload, Runner]] = {}
-#: Back end -> the thread that runs its asynchronous regions, one after the other.
-_queues: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
-_queues_lock = threading.Lock()
-os.register_at_fork(after_in_child=_queues.clear)
 
 
 def register_driver(name: str, driver: Driver) -> None:
@@ -179,13 +194,6 @@ def _offload_queued(inputs: int, program: Any, *tensors: Any) -> None:
 
 def _region_of(program: Any, tensors: Sequence[Any]) -> tuple[int, int]:
     return program.data_ptr(), tensors[-1].data_ptr()
-
-
-def _queue_of(backend: str) -> concurrent.futures.ThreadPoolExecutor:
-    with _queues_lock:
-        if backend not in _queues:
-            _queues[backend] = concurrent.futures.ThreadPoolExecutor(1, f"tvm_ext-{backend}")
-        return _queues[backend]
 
 
 def settle() -> None:

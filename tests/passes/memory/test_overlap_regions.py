@@ -1,5 +1,7 @@
 """Asynchronous regions: in the order that lets the CPU go on, awaited before what reads them, equal to the bit."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -211,6 +213,30 @@ def test_an_artifact_of_asynchronous_regions(tmp_path: Path) -> None:
     loaded = tvm_ext.load(tmp_path / "model.so")
     for name, array in program.run(x).items():
         np.testing.assert_array_equal(loaded.run(x)[name], array)
+
+
+FORK = f"""
+import os, sys
+import numpy as np
+from tests.byoc import interpreter
+from tvm_ext.byoc import register
+from tvm_ext.runtime.model import load
+
+register(interpreter.make({NAME!r}))
+program, x = load(sys.argv[1]), np.ones({SHAPE}, np.float32)
+wanted = program.run(x)["y"]
+if (child := os.fork()) == 0:
+    os._exit(0 if np.array_equal(program.run(x)["y"], wanted) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("done")
+"""
+
+
+def test_a_forked_process_has_a_thread_of_its_own(tmp_path: Path) -> None:
+    compiled(two_branches()).export(tmp_path / "model.so")
+    command = [sys.executable, "-c", FORK, str(tmp_path / "model.so")]
+    end = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert end.stdout.strip() == "done", end.stderr
 
 
 def test_a_model_with_states_waits_at_once() -> None:
