@@ -31,11 +31,12 @@ _INTEGER_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul)
 
 
 @functools.cache
-def operand_reads(operator: str, dtype: str = "float32") -> tuple[int, ...]:
+def operand_reads(operator: str, dtype: str = "float32", result: str = "float32") -> tuple[int, ...]:
     """Reads of each operand of an elementwise operator, 1 or more.
 
     Args:
         dtype: of the operands; all that are no integers count as float32.
+        result: dtype; what is seen twice counts where integers come out, and may be looked at through one another.
     """
     row = of(operator)
     dtype = dtype if row.wraps and "int" in dtype else "float32"
@@ -45,7 +46,8 @@ def operand_reads(operator: str, dtype: str = "float32") -> tuple[int, ...]:
     operands = [tirx.Var("x", dtype) for _ in range(len(parameters) + variadic - len(attributes))]
     expr = row.scalar(*(_truth(operator, i, x) for i, x in enumerate(operands)), **attributes)
     unnamed = _OPERAND_AS_CONDITION // _CONDITION if operator == "relax.where" else 1
-    return tuple(max(1, (unnamed if i == 0 else 1) * _reads(expr, {x: 1})) for i, x in enumerate(operands))
+    reads = [_reads(expr, {x: 1}, "int" in result) for x in operands]
+    return tuple(max(1, (unnamed if i == 0 else 1) * count) for i, count in enumerate(reads))
 
 
 def _truth(operator: str, index: int, x: Any) -> Any:
@@ -54,15 +56,20 @@ def _truth(operator: str, index: int, x: Any) -> Any:
     return x > tirx.const(0.0, "float32") if takes_truth else x
 
 
-def _reads(expr: Any, of: Mapping[Any, int]) -> int:
-    """Reads in an expression; `of` says how many stand behind each variable."""
+def _reads(expr: Any, of: Mapping[Any, int], twice: bool) -> int:
+    """Reads in an expression; `of` says how many stand behind each variable.
+
+    Args:
+        twice: whether those of :func:`_is_seen_twice` count so.
+    """
     if isinstance(expr, tirx.Let):
-        return _reads(expr.body, {**of, expr.var: _reads(expr.value, of)})
+        return _reads(expr.body, {**of, expr.var: _reads(expr.value, of, twice)}, twice)
     if isinstance(expr, tirx.Var):
         return of.get(expr, 0)
     children = [getattr(expr, name) for name in _CHILDREN if hasattr(expr, name)] + list(getattr(expr, "args", ()))
-    values = sum(_reads(child, of) for child in children if hasattr(child, "ty")) * (2 if _is_seen_twice(expr) else 1)
-    return values + (_CONDITION * _reads(expr.condition, of) if isinstance(expr, tirx.Select) else 0)
+    values = sum(_reads(child, of, twice) for child in children if hasattr(child, "ty"))
+    values *= 2 if twice and _is_seen_twice(expr) else 1
+    return values + (_CONDITION * _reads(expr.condition, of, twice) if isinstance(expr, tirx.Select) else 0)
 
 
 def _is_seen_twice(expr: Any) -> bool:

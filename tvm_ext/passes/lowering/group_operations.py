@@ -253,7 +253,7 @@ _LEAF = _Size(1, 0)
 def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, _Size]) -> _Size:
     """The scalar expression of a binding, as LLVM's code generator gets it, given those of the operands that are
     computed in the same kernel."""
-    reads = operand_reads(op_name(binding.value), next(iter(_types(binding)), "float32"))
+    reads = operand_reads(op_name(binding.value), next(iter(_types(binding)), "float32"), dtype_of(binding.var))
     operands = [inside.get(a, _LEAF) if isinstance(a, relax.Var) else _LEAF for a in binding.value.args[: len(reads)]]
     operations = sum(n * operand.operations for n, operand in zip(reads, operands, strict=True))
     return _Size(1 + operations, 1 + max(operand.depth for operand in operands))

@@ -41,9 +41,22 @@ def multiply_quotients(function: tirx.PrimFunc) -> tirx.PrimFunc:
     :mod:`...ops.scalars.functions` writes it.
     """
     has_fma = functools.cache(lambda: codegen.target_has_features("fma", function.attrs["target"]))
-    body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
+    body = tvm_ffi.structural_map(function.body, (tirx.Cast, _with_whole_offset))
+    body = tvm_ffi.structural_map(body, (tirx.Cast, _kept_wide))
     converted = functools.partial(_converted, has_fma=has_fma)
     return function.with_body(tvm_ffi.structural_map(body, (tirx.Cast, converted)))
+
+
+def _with_whole_offset(cast: tirx.Cast) -> Any:
+    """int32(rint(x) + z) is int32(rint(x)) + z for a whole constant z, as x is limited to what 8 bits hold."""
+    total = cast.value
+    if _type(cast)[0] != "int32" or not isinstance(total, tirx.Add) or not _is_rounded(total.a):
+        return cast
+    offset, lanes = _constant(total.b), _type(cast)[1]
+    if not isinstance(offset, tirx.FloatImm) or not float(offset.value).is_integer() or _ends(total.a.args[0]) is None:
+        return cast
+    whole = tirx.const(int(offset.value), "int32")
+    return tirx.Cast(cast.ty.dtype, total.a) + (tirx.Broadcast(whole, lanes) if lanes > 1 else whole)
 
 
 def _kept_wide(cast: tirx.Cast) -> Any:
@@ -82,8 +95,12 @@ def _converted(cast: tirx.Cast, has_fma: Callable[[], bool]) -> Any:
 
 def _rounded_argument(whole: Any) -> Any:
     """x of int32(rint(x)); None of anything else."""
-    call = whole.value if isinstance(whole, tirx.Cast) and _type(whole)[0] == "int32" else None
-    return call.args[0] if isinstance(call, Call) and getattr(call.op, "name", "") == "tirx.round" else None
+    call: Any = whole.value if isinstance(whole, tirx.Cast) and _type(whole)[0] == "int32" else None
+    return call.args[0] if _is_rounded(call) else None
+
+
+def _is_rounded(value: Any) -> bool:
+    return isinstance(value, Call) and getattr(value.op, "name", "") == "tirx.round"
 
 
 def _ends(argument: Any) -> tuple[float, float] | None:
