@@ -16,10 +16,10 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
 #: raises a number; one that needs less lowers it.
 BUDGET = {
-    "api": 275, "benchmarking": 1125, "byoc": 10900, "byoc.testing": 1075, "cli": 2275, "core": 6075, "driver": 5425,
+    "api": 275, "benchmarking": 1125, "byoc": 10900, "byoc.testing": 1075, "cli": 2275, "core": 6100, "driver": 5425,
     "frontend": 15725, "inspection": 4550, "ops": 1550, "ops.scalars": 950, "passes": 12800, "precision": 500,
     "quantization": 1325, "rates": 1000, "runtime": 6750, "schedules": 11775, "tuning": 7100, "verification": 2825,
-    "benchmarks": 8625, "tests": 72625,
+    "benchmarks": 8625, "tests": 72650,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02

@@ -106,6 +106,13 @@ def test_a_choice_is_one_of_several(value: object) -> None:
         check_choice("o", "abc", ("ab", "b", "c"))
 
 
+def test_a_choice_of_whole_numbers_is_no_float() -> None:
+    check_choice("o", np.int64(64), (32, 64))
+    for value in (64.0, np.float32(64)):
+        with pytest.raises(OptionError, match=r"o=.*: choose 32 or 64"):
+            check_choice("o", value, (32, 64))
+
+
 def test_a_switch_is_a_boolean() -> None:
     check_switch("o", False)
     for value in (0, 1, None, "yes", np.True_, np.ones(2)):
@@ -115,7 +122,7 @@ def test_a_switch_is_a_boolean() -> None:
 
 def test_names_may_stand_alone() -> None:
     assert names_of("o", "a") == names_of("o", ["a"]) == ("a",) and names_of("o", ()) == ()
-    for value in (3, None, "", b"a", [""], ["a", 3], np.ones(2)):
+    for value in (3, None, "", b"a", [""], ["a", 3], np.ones(2), np.array("a")):
         with pytest.raises(OptionError, match="o="):
             names_of("o", value)
 

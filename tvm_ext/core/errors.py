@@ -122,10 +122,11 @@ def check_choice(name: str, value: Any, choices: Iterable[Any], *, fix: str = ""
     """Check the value of an option that is one of several.
 
     Raises:
-        OptionError: it is none of them; what has no hash, such as an array, is none either.
+        OptionError: it is none of them; what has no hash, such as an array, is none either, nor is 64.0 the number 64.
     """
     known = tuple(choices)
-    if not (isinstance(value, Hashable) and value in known):
+    is_whole = isinstance(value, numbers.Integral)
+    if not (isinstance(value, Hashable) and any(value == c and isinstance(c, int) <= is_whole for c in known)):
         near = did_you_mean(value, map(str, known)).strip() if isinstance(value, str) else ""
         listed = " or ".join(map(repr, known)) if len(known) < 3 else f"one of {', '.join(map(repr, known))}"
         raise OptionError(f"{name}={value!r:.200}: choose {listed}", fix=fix or near)
@@ -137,7 +138,10 @@ def names_of(option: str, value: Any) -> tuple[str, ...]:
     Raises:
         OptionError: it is neither, or a name is empty.
     """
-    several = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    try:
+        several = (value,) if isinstance(value, str) else tuple(value)
+    except TypeError:  # no iterable, or one of no dimensions
+        several = (value,)
     if not all(isinstance(name, str) and name for name in several):
         raise OptionError(f"{option}={value!r:.200}: a name or several are needed")
     return tuple(map(str, several))

@@ -357,7 +357,7 @@ def _from_artifact(data: bytes) -> CompiledModel:
     Raises:
         ArtifactError: see :func:`load`.
     """
-    with scratch_folder() as folder:
+    with scratch_folder(len(data)) as folder:
         path = folder / "model.so"
         path.write_bytes(data)
         return load(path)

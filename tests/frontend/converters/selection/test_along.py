@@ -106,6 +106,17 @@ def test_they_make_what_onnxruntime_makes(nodes: list[onnx.NodeProto]) -> None:
         agree(proto, program, feeds_of(count))
 
 
+def test_k_may_be_an_attribute() -> None:
+    """Before opset 10."""
+    nodes = [node("Compress", "x keep", "c", axis=0), node("TopK", "c", "high high_i", axis=0, k=2)]
+    inputs = [value("x", [ROWS, 3]), value("keep", [ROWS], BOOL)]
+    proto = model(nodes, inputs, [value("high", None), value("high_i", None, I64)], opset=9)
+    program = tvm_ext.compile(proto, cache=False, threads=1)
+    for count in range(2, ROWS + 1):
+        feeds = feeds_of(count)
+        agree(proto, program, {name: feeds[name] for name in ("x", "keep")})
+
+
 def test_the_first_k_of_fewer_are_all() -> None:
     """Of which onnxruntime has no result; nothing is not a number of what is left out."""
     _, program = compiled([node("TopK", "c five", "low low_i", axis=0, largest=0)])

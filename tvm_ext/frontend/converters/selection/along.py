@@ -106,19 +106,20 @@ def _top_k(node: onnx.NodeProto, graph: Graph, counted: Mapping[str, Counted], c
     """The k first of what there is in order; all where these are less."""
     if (value := _mixed(node, graph, counted)) is None:
         return False
-    x, k = node.input
+    x, *operands = node.input  # k is an attribute before opset 10
     dtype, size, largest = (
         dtype_of(value.tensor),
         static_shape(value.tensor, "x")[value.axis],
         attribute(node, "largest", 1),
     )
-    known = graph.known(k)
+    known = graph.known(operands[0]) if operands else np.array([attribute(node, "k", 0)])
     most = size if known is None else min(size, int(known.reshape(-1)[0]))
     if most < 1:
         return False
     last = math.nan if "float" in dtype and not largest else extreme_of_nothing(dtype, largest=bool(largest))
-    count = emit(relax.op.minimum(_count(value), emit(relax.op.reshape(as_tensor(graph.value(k)), ()))))
-    convert({x: cleared(value, last), k: constant([most])})
+    wanted = as_tensor(graph.value(operands[0])) if operands else constant(known)
+    count = emit(relax.op.minimum(_count(value), emit(relax.op.reshape(wanted, ()))))
+    convert({x: cleared(value, last), **{k: constant([most]) for k in operands}})
     first: Counted | None = None
     for name in filter(None, node.output):
         tensor = _bound(graph, name)
